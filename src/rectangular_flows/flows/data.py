@@ -1,0 +1,133 @@
+r"""Data layers: the last links of a chain, between the model's units and the user's.
+
+They are ordinary bijections, so that a density in the user's units is simply the density of the whole chain, and they
+say ``changes_units = True``, so that training can measure reconstruction before them.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..errors import check_finite
+from .injection import Bijection, Shape, TangentMap, as_shape
+
+
+class Standardise(Bijection):
+    """x = μ + σ ⊙ z with fixed μ and σ > 0: the model sees standardised data, the user the original units.
+
+    Args:
+        mean: μ, broadcastable to ``shape``.
+        scale: σ, broadcastable to ``shape``.
+        shape: event shape; that of ``mean`` unless given.
+
+    Example:
+        >>> import torch
+        >>> layer = Standardise.from_data(torch.tensor([[0.0, 10.0], [2.0, 30.0]]))
+        >>> layer(torch.zeros(1, 2))
+        tensor([[ 1., 20.]])
+    """
+
+    changes_units = True
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, mean: Tensor, scale: Tensor, shape: int | Shape | None = None):
+        shape = tuple(mean.shape) if shape is None else as_shape(shape)
+        super().__init__(shape)
+        if not bool(((scale > 0) & torch.isfinite(scale)).all()) or not bool(torch.isfinite(mean).all()):
+            raise ValueError("expected a finite mean and positive, finite scales; a constant column has scale 0: drop it")
+        self.register_buffer("mean", mean.expand(shape).clone())
+        self.register_buffer("scale", scale.expand(shape).clone())
+
+    @classmethod
+    def from_data(cls, data: Tensor, per: Literal["feature", "channel", "all"] = "feature") -> Standardise:
+        """Mean and standard deviation of data, (N, *shape), for each feature, each channel, or overall."""
+        dims = {"feature": [0], "channel": [0, *range(2, data.dim())], "all": list(range(data.dim()))}
+        if per not in dims:
+            raise ValueError(f"expected per 'feature', 'channel' or 'all'; got {per!r}")
+        mean = data.mean(dim=dims[per], keepdim=True)[0]
+        scale = (data - mean).square().mean(dim=dims[per], keepdim=True)[0].sqrt()
+        if not bool((scale > 0).all()):
+            constant = (~(scale > 0)).nonzero().tolist()
+            raise ValueError(f"no variation in features {constant[:10]}; drop constant columns first")
+        return cls(mean, scale, tuple(data.shape[1:]))
+
+    def forward(self, z: Tensor) -> Tensor:
+        return torch.addcmul(self.mean, z, self.scale)
+
+    def inverse(self, x: Tensor) -> Tensor:
+        return (x - self.mean) / self.scale
+
+    def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
+        return self.forward(z), lambda tangents: tangents * self.scale
+
+    def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
+        return self.inverse(x), lambda tangents: tangents / self.scale
+
+    def _log_det(self, batch: Tensor) -> Tensor:
+        return self.scale.log().sum().expand(batch.shape[0])
+
+    def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        return self.forward(z), self._log_det(z)
+
+    def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.inverse(x), -self._log_det(x)
+
+
+class Logit(Bijection):
+    r"""x = (σ(z) − λ)/(1 − 2λ), whose inverse is z = logit(λ + (1 − 2λ)x): pixels in [0, 1] to the whole line.
+
+    Args:
+        shape: event shape.
+        margin: λ; 1e-6 for MNIST and FMNIST and 0.05 for CIFAR-10 and SVHN in the paper. In float32 a λ near 1e-6 leaves
+            few digits next to x = 1.
+
+    Example:
+        >>> import torch
+        >>> Logit(1, margin=0.05).inverse(torch.tensor([[0.5]]))
+        tensor([[0.]])
+    """
+
+    changes_units = True
+
+    def __init__(self, shape: int | Shape, margin: float = 1e-6):
+        super().__init__(as_shape(shape))
+        if not 0 <= margin < 0.5:
+            raise ValueError(f"expected 0 ≤ margin < 0.5; got {margin}")
+        self.margin = margin
+
+    def forward(self, z: Tensor) -> Tensor:
+        return (torch.sigmoid(z) - self.margin) / (1 - 2 * self.margin)
+
+    def inverse(self, x: Tensor) -> Tensor:
+        p = self.margin + (1 - 2 * self.margin) * x
+        z = p.log() - torch.log1p(-p)
+        check_finite(z, "logit", "Pixels must lie in [0, 1] (dequantise, then divide by the number of grey levels).")
+        return z
+
+    def _log_slope(self, z: Tensor) -> Tensor:
+        return F.logsigmoid(z) + F.logsigmoid(-z) - math.log(1 - 2 * self.margin)
+
+    def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
+        slope = self._log_slope(z).exp().unsqueeze(1)
+        return self.forward(z), lambda tangents: tangents * slope
+
+    def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
+        z = self.inverse(x)
+        slope = (-self._log_slope(z)).exp().unsqueeze(1)
+        return z, lambda tangents: tangents * slope
+
+    def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        return self.forward(z), self._log_slope(z).flatten(1).sum(dim=1)
+
+    def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        z = self.inverse(x)
+        return z, -self._log_slope(z).flatten(1).sum(dim=1)
+
+
+__all__ = ["Logit", "Standardise"]

@@ -1,0 +1,309 @@
+r"""Linear maps x = Az: permutation, LU-parametrised, free square matrix, full whitening, orthonormal embedding."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from math import prod
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..errors import RankDeficientError
+from .injection import Bijection, Injection, Shape, TangentMap, as_shape, fold
+
+
+class _Matrix(Bijection):
+    """x = Az + b for a square A; a subclass gives the matrix, the solve and log|det A|."""
+
+    def __init__(self, features: int):
+        super().__init__(as_shape(features))
+
+    @abstractmethod
+    def matrix(self) -> Tensor:
+        """A, (n, n)."""
+
+    @abstractmethod
+    def solve(self, x: Tensor) -> Tensor:
+        """A⁻¹x for each row of x, (N, n)."""
+
+    @abstractmethod
+    def log_abs_det(self) -> Tensor:
+        """log|det A|, a scalar."""
+
+    def offset(self) -> Tensor | None:
+        """The b above, or None."""
+        return None
+
+    def forward(self, z: Tensor) -> Tensor:
+        return F.linear(z, self.matrix(), self.offset())
+
+    def inverse(self, x: Tensor) -> Tensor:
+        offset = self.offset()
+        return self.solve(x if offset is None else x - offset)
+
+    def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        return self.forward(z), self.log_abs_det().expand(z.shape[0])
+
+    def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.inverse(x), -self.log_abs_det().expand(x.shape[0])
+
+    def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
+        A = self.matrix()
+        return F.linear(z, A, self.offset()), lambda tangents: F.linear(tangents, A)
+
+    def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
+        return self.inverse(x), lambda tangents: fold(self.solve, tangents)
+
+
+class Permutation(Bijection):
+    """x_i = z_{p(i)}, for a fixed permutation p: random, or the reversal of the order.
+
+    Example:
+        >>> import torch
+        >>> Permutation(3, order="reverse")(torch.tensor([[1.0, 2.0, 3.0]]))
+        tensor([[3., 2., 1.]])
+    """
+
+    isometric = True
+    order: Tensor
+
+    def __init__(self, features: int, order: Literal["random", "reverse"] = "random"):
+        super().__init__(as_shape(features))
+        if order not in ("random", "reverse"):
+            raise ValueError(f"expected order 'random' or 'reverse'; got {order!r}")
+        self.register_buffer("order", torch.randperm(features) if order == "random" else torch.arange(features).flip(0))
+
+    def forward(self, z: Tensor) -> Tensor:
+        return z.index_select(-1, self.order)
+
+    def inverse(self, x: Tensor) -> Tensor:
+        return x.index_select(-1, self.order.argsort())
+
+    def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
+        return self.forward(z), self.forward
+
+    def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
+        return self.inverse(x), self.inverse
+
+    def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        return self.forward(z), z.new_zeros(z.shape[:1])
+
+    def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.inverse(x), x.new_zeros(x.shape[:1])
+
+
+class LULinear(_Matrix):
+    r"""A = P L U with a fixed permutation P, unit lower L and upper U with diagonal :math:`\pm e^{s}`.
+
+    log|det A| = Σ s costs nothing, the inverse two triangular solves, and A is invertible whatever the parameters.
+    Starts as a random rotation.
+
+    Reference: Kingma and Dhariwal, Glow, arXiv:1807.03039.
+    """
+
+    _permutation: Tensor
+    _signs: Tensor
+
+    def __init__(self, features: int):
+        super().__init__(features)
+        P, L, U = torch.linalg.lu(_random_rotation(features))
+        self.register_buffer("_permutation", P.argmax(dim=1))
+        self.register_buffer("_signs", U.diagonal().sign())
+        self.lower = nn.Parameter(L.tril(-1))
+        self.upper = nn.Parameter(U.triu(1))
+        self.log_diagonal = nn.Parameter(U.diagonal().abs().log())
+
+    def _factors(self) -> tuple[Tensor, Tensor]:
+        eye = torch.eye(self.in_shape[0], dtype=self.lower.dtype, device=self.lower.device)
+        return self.lower.tril(-1) + eye, self.upper.triu(1) + torch.diag(self._signs * self.log_diagonal.exp())
+
+    def matrix(self) -> Tensor:
+        L, U = self._factors()
+        return (L @ U)[self._permutation]
+
+    def solve(self, x: Tensor) -> Tensor:
+        L, U = self._factors()
+        rows = x.mT.index_select(0, self._permutation.argsort())
+        rows = torch.linalg.solve_triangular(L, rows, upper=False, unitriangular=True)
+        return torch.linalg.solve_triangular(U, rows, upper=True).mT
+
+    def log_abs_det(self) -> Tensor:
+        return self.log_diagonal.sum()
+
+
+class FreeLinear(_Matrix):
+    """A free square matrix: the cheapest mixing layer for f̃, which needs no log-determinant.
+
+    The inverse solves with A (O(n³) a call, not a point), and the log-determinant, where one is asked for (a square flow,
+    the codimension identity), is computed by LU. Nothing keeps A from becoming singular except the training objective;
+    an exactly singular one raises :class:`~rectangular_flows.errors.RankDeficientError`.
+
+    Args:
+        features: n.
+        start: "orthogonal" for a random rotation, "identity".
+    """
+
+    def __init__(self, features: int, start: Literal["orthogonal", "identity"] = "orthogonal"):
+        super().__init__(features)
+        if start not in ("orthogonal", "identity"):
+            raise ValueError(f"expected start 'orthogonal' or 'identity'; got {start!r}")
+        self.weight = nn.Parameter(_random_rotation(features) if start == "orthogonal" else torch.eye(features))
+
+    def matrix(self) -> Tensor:
+        return self.weight
+
+    def solve(self, x: Tensor) -> Tensor:
+        try:
+            return torch.linalg.solve(self.weight, x.mT).mT
+        except torch.linalg.LinAlgError as error:
+            raise RankDeficientError(
+                f"the {self.in_shape[0]}×{self.in_shape[0]} matrix of a FreeLinear layer is singular ({error}). "
+                "Lower the learning rate, clip gradients, or use LULinear, which is invertible by construction."
+            ) from error
+
+    def log_abs_det(self) -> Tensor:
+        return torch.linalg.slogdet(self.weight).logabsdet
+
+
+class Whitening(_Matrix):
+    """z = μ + Lu with L lower triangular and positive on the diagonal: gives u zero mean and unit covariance.
+
+    Starts as the identity; :meth:`initialise` sets μ and L from data. Both are then trained like any parameter unless
+    ``trainable=False``. Put before a spline flow, whose tails are the identity beyond their box.
+    """
+
+    def __init__(self, features: int, trainable: bool = True):
+        super().__init__(features)
+        self.mean = nn.Parameter(torch.zeros(features), requires_grad=trainable)
+        self.lower = nn.Parameter(torch.zeros(features, features), requires_grad=trainable)
+        self.log_diagonal = nn.Parameter(torch.zeros(features), requires_grad=trainable)
+
+    def matrix(self) -> Tensor:
+        return self.lower.tril(-1) + torch.diag(self.log_diagonal.exp())
+
+    def offset(self) -> Tensor:
+        return self.mean
+
+    def solve(self, x: Tensor) -> Tensor:
+        return torch.linalg.solve_triangular(self.matrix(), x.mT, upper=False).mT
+
+    def log_abs_det(self) -> Tensor:
+        return self.log_diagonal.sum()
+
+    @torch.no_grad()
+    def initialise(self, x: Tensor) -> Tensor:
+        covariance = torch.cov(x.mT).reshape(x.shape[1], x.shape[1])
+        factor, info = torch.linalg.cholesky_ex(covariance)
+        if int(info) != 0 or not bool(torch.isfinite(factor).all()):
+            raise RankDeficientError(
+                f"the covariance of {x.shape[0]} points in {x.shape[1]} dimensions is not positive definite (Cholesky "
+                f"failed at coordinate {int(info)}). Give more points, or a smaller latent dimension."
+            )
+        self.mean.copy_(x.mean(dim=0))
+        self.lower.copy_(factor.tril(-1))
+        self.log_diagonal.copy_(factor.diagonal().log())
+        return self.inverse(x)
+
+
+class OrthonormalEmbedding(Injection):
+    r"""x = μ + Uy with UᵀU = I, from D′ to D dimensions; isometric, so that the volume needs only the map before it.
+
+    Fixed, as :meth:`pca` makes it, or trained: then U is the orthonormal factor of a free D×D′ matrix, which keeps it
+    orthonormal at every step.
+
+    Args:
+        features: D′.
+        shape: D, or an event shape with D entries.
+        trainable: whether U and μ are trained.
+
+    Example:
+        >>> import torch
+        >>> data = torch.randn(100, 2) @ torch.randn(2, 5)
+        >>> layer = OrthonormalEmbedding.pca(data, 2)
+        >>> torch.allclose(layer(layer.inverse(data)), data, atol=1e-4)
+        True
+    """
+
+    isometric = True
+    mean: Tensor
+    raw: Tensor
+
+    def __init__(self, features: int, shape: int | Shape, trainable: bool = False):
+        shape = as_shape(shape)
+        size = prod(shape)
+        if not 1 <= features <= size:
+            raise ValueError(f"expected 1 ≤ D′ ≤ D; got D′ = {features} and D = {size}")
+        super().__init__((features,), shape)
+        self.trainable = trainable
+        start = _random_rotation(size)[:, :features].contiguous()
+        if trainable:
+            self.raw = nn.Parameter(start)
+            self.mean = nn.Parameter(torch.zeros(size))
+        else:
+            self.register_buffer("raw", start)
+            self.register_buffer("mean", torch.zeros(size))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> OrthonormalEmbedding:
+        before = self.raw.dtype
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        if self.raw.dtype != before and self.raw.device.type != "meta":  # columns orthonormal in the old precision only
+            with torch.no_grad():
+                self.raw.copy_(_orthonormal(self.raw))
+        return self
+
+    @classmethod
+    def pca(cls, data: Tensor, features: int, trainable: bool = False) -> OrthonormalEmbedding:
+        """The mean and the leading principal directions of data, (N, *shape)."""
+        layer = cls(features, tuple(data.shape[1:]), trainable).to(data)
+        layer.initialise(data)
+        return layer
+
+    @torch.no_grad()
+    def initialise(self, x: Tensor) -> Tensor:
+        """Set μ and U to the mean and the leading principal directions of x."""
+        flat = x.flatten(1)
+        mean = flat.mean(dim=0)
+        centred = flat - mean
+        # the covariance in double precision: squaring in single would lose the small directions
+        _, directions = torch.linalg.eigh((centred.double().mT @ centred.double()) / len(flat))
+        leading = directions.flip(1)[:, : self.in_shape[0]]
+        largest = leading.gather(0, leading.abs().argmax(dim=0, keepdim=True))
+        self.raw.copy_(leading * largest.sign())
+        self.mean.copy_(mean)
+        return self.inverse(x)
+
+    def directions(self) -> Tensor:
+        """U, (D, D′)."""
+        if not self.trainable:
+            return self.raw
+        return _orthonormal(self.raw)
+
+    def forward(self, z: Tensor) -> Tensor:
+        return F.linear(z, self.directions(), self.mean).unflatten(-1, self.out_shape)
+
+    def inverse(self, x: Tensor) -> Tensor:
+        return (x.flatten(1) - self.mean) @ self.directions()
+
+    def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
+        U = self.directions()
+        x = F.linear(z, U, self.mean).unflatten(-1, self.out_shape)
+        return x, lambda tangents: F.linear(tangents, U).unflatten(-1, self.out_shape)
+
+    def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
+        U = self.directions()
+        return (x.flatten(1) - self.mean) @ U, lambda tangents: tangents.flatten(2) @ U
+
+
+def _orthonormal(raw: Tensor) -> Tensor:
+    Q, R = torch.linalg.qr(raw)
+    return Q * R.diagonal().sign()
+
+
+def _random_rotation(size: int) -> Tensor:
+    return torch.linalg.qr(torch.randn(size, size))[0]
+
+
+__all__ = ["FreeLinear", "LULinear", "OrthonormalEmbedding", "Permutation", "Whitening"]

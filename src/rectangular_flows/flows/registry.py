@@ -1,0 +1,52 @@
+"""One small example of every layer, by name: what the generic tests run over. Extend it with your own layer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from .actnorm import ActNorm
+from .coupling import AffineCoupling, CheckerboardMask, even_odd, halves
+from .data import Logit, Standardise
+from .injection import Identity, Injection, chain
+from .linear import FreeLinear, LULinear, OrthonormalEmbedding, Permutation, Whitening
+from .multiscale import OnFirstHalf, Split, Squeeze
+from .networks import MLP, ResidualConvNet, ResidualMLP
+from .pad import Pad
+from .realnvp import MultiscaleRealNVP, RealNVP, square_multiscale_realnvp
+
+LAYERS: dict[str, Callable[[], Injection]] = {
+    "identity": lambda: Identity(3),
+    "pad": lambda: Pad(2, 5),
+    "pad-image": lambda: Pad(3, (2, 2, 3)),
+    "coupling-even-odd": lambda: AffineCoupling(even_odd(5, True), MLP(3, 4, (7,), "tanh"), scale="exp"),
+    "coupling-halves": lambda: AffineCoupling(halves(5, False), MLP(2, 6, (7, 6), "silu")),
+    "coupling-sigmoid": lambda: AffineCoupling(even_odd(4, False), ResidualMLP(2, 4, 6, 2, "tanh"), scale="sigmoid"),
+    "coupling-relu": lambda: AffineCoupling(halves(4, True), MLP(2, 4, (8,), "relu")),
+    "coupling-checkerboard": lambda: AffineCoupling(
+        CheckerboardMask((2, 4, 3), True), ResidualConvNet(2, 4, (4, 3), 3, 1, "silu")
+    ),
+    "coupling-channels": lambda: AffineCoupling(halves((3, 2, 4), True), ResidualConvNet(2, 2, (2, 4), 3, 2)),
+    "permutation": lambda: Permutation(5),
+    "lu": lambda: LULinear(5),
+    "free-linear": lambda: FreeLinear(5),
+    "whitening": lambda: Whitening(4),
+    "embedding": lambda: OrthonormalEmbedding(2, 5),
+    "embedding-trained": lambda: OrthonormalEmbedding(3, (1, 2, 3), trainable=True),
+    "actnorm": lambda: ActNorm(3),
+    "actnorm-image": lambda: ActNorm((3, 2, 2)),
+    "squeeze": lambda: Squeeze((2, 4, 6)),
+    "split": lambda: Split((4, 2, 3)),
+    "on-first-half": lambda: OnFirstHalf(ActNorm((2, 2, 3))),
+    "logit": lambda: Logit(4, margin=0.05),
+    "standardise": lambda: Standardise(torch.tensor([1.0, -2.0, 0.5]), torch.tensor([0.5, 2.0, 3.0])),
+    "real-nvp": lambda: RealNVP(5, layers=3, hidden=(8,), zero_init=False, mixing="free", actnorm=True),
+    "real-nvp-residual": lambda: RealNVP(4, 2, (6, 6), network="residual", mask="halves", mixing="lu", zero_init=False),
+    "real-nvp-one-feature": lambda: RealNVP(1, layers=2),
+    "multiscale-real-nvp": lambda: MultiscaleRealNVP((1, 4, 6), width=3, blocks=1),
+    "square-multiscale-real-nvp": lambda: square_multiscale_realnvp((1, 4, 4), width=3, blocks=1),
+    "chain": lambda: chain(Pad(2, 4), RealNVP(4, 2, (5,), zero_init=False), Logit(4, margin=0.05)),
+}
+
+__all__ = ["LAYERS"]

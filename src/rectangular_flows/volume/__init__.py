@@ -1,0 +1,18 @@
+"""The log-volume L = ½ log det JᵀJ of a rectangular flow, exactly or as a stochastic gradient."""
+
+from .bundle import log_volume
+from .codimension import codimension_log_volume
+from .conjugate_gradient import Solution, conjugate_gradient
+from .exact import Exact
+from .stochastic import Diagnostics, Stochastic, draw_probes
+
+__all__ = [
+    "Diagnostics",
+    "Exact",
+    "Solution",
+    "Stochastic",
+    "codimension_log_volume",
+    "conjugate_gradient",
+    "draw_probes",
+    "log_volume",
+]
