@@ -9,6 +9,7 @@ Reference: Caterini et al., Rectangular Flows for Manifold Learning, arXiv:2106.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from math import prod
 
 import torch
@@ -72,14 +73,16 @@ class RectangularFlow(nn.Module):
         self.ambient = ambient
         self.outer = nn.ModuleList([outer] if isinstance(outer, Injection) else list(outer))
         links = self.layers()
-        for first, second in zip(links, links[1:], strict=False):
+        for first, second in pairwise(links):
             if first.out_shape != second.in_shape:
                 raise ValueError(
                     f"{type(second).__name__} expects shape {second.in_shape}; got {first.out_shape} from "
                     f"{type(first).__name__} before it"
                 )
         if self.pad.in_shape != (self.latent.features,):
-            raise ValueError(f"the padding is from {self.pad.in_shape[0]} dimensions, but h is on {self.latent.features}")
+            raise ValueError(
+                f"the padding is from {self.pad.in_shape[0]} dimensions, but h is on {self.latent.features}"
+            )
 
     # --- what it is made of
 

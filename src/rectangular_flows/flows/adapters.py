@@ -94,18 +94,16 @@ class ZukoDensity(Density):
         self.register_buffer("_where", torch.zeros(()), persistent=False)
 
     def log_prob(self, z: Tensor) -> Tensor:
-        if self.whitening is None:
-            value: Tensor = _distribution(self.flow).log_prob(z)
-            return value
-        u, log_det = self.whitening.inverse_with_log_det(z)
-        value = _distribution(self.flow).log_prob(u)
+        u, log_det = (z, 0.0) if self.whitening is None else self.whitening.inverse_with_log_det(z)
+        with z.device:  # zuko makes some tensors on the default device
+            value: Tensor = _distribution(self.flow).log_prob(u)
         return value + log_det
 
     def sample(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         where: Tensor = self._where  # type: ignore[assignment]
         devices = [where.device] if where.device.type == "cuda" else []
         # zuko draws from the global generator: lend it ours for the while
-        with torch.random.fork_rng(devices, enabled=generator is not None):
+        with torch.random.fork_rng(devices, enabled=generator is not None), where.device:
             if generator is not None:
                 torch.manual_seed(torch.randint(2**62, (), device=generator.device, generator=generator).item())
             u: Tensor = _distribution(self.flow).sample((count,))

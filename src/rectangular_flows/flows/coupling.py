@@ -52,6 +52,8 @@ class SliceMask(Mask):
         changed: the other slice.
     """
 
+    _order: Tensor
+
     def __init__(self, shape: Shape, kept: slice, changed: slice):
         super().__init__()
         size = shape[0]
@@ -74,7 +76,7 @@ class SliceMask(Mask):
 
     def merge(self, kept: Tensor, changed: Tensor) -> Tensor:
         both = torch.cat((kept, changed), dim=self.channel_dim)
-        return both if self._in_order else both.index_select(self.channel_dim, self._order)  # type: ignore[arg-type]
+        return both if self._in_order else both.index_select(self.channel_dim, self._order)
 
     def total(self, log_scale: Tensor) -> Tensor:
         return log_scale.flatten(1).sum(dim=1)
@@ -87,6 +89,9 @@ class CheckerboardMask(Mask):
         shape: (channels, height, width).
         keep_first: whether the pixel (0, 0) is kept.
     """
+
+    _keep: Tensor
+    _change: Tensor
 
     def __init__(self, shape: Shape, keep_first: bool):
         super().__init__()

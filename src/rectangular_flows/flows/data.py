@@ -40,7 +40,9 @@ class Standardise(Bijection):
         shape = tuple(mean.shape) if shape is None else as_shape(shape)
         super().__init__(shape)
         if not bool(((scale > 0) & torch.isfinite(scale)).all()) or not bool(torch.isfinite(mean).all()):
-            raise ValueError("expected a finite mean and positive, finite scales; a constant column has scale 0: drop it")
+            raise ValueError(
+                "expected a finite mean and positive, finite scales; a constant column has scale 0: drop it"
+            )
         self.register_buffer("mean", mean.expand(shape).clone())
         self.register_buffer("scale", scale.expand(shape).clone())
 

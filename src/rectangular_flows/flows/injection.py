@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from math import prod
 
 import torch
@@ -168,7 +169,7 @@ class Chain(Injection):
         if not layers:
             raise ValueError("a chain needs at least one layer; use Identity(features) for a map that does nothing")
         flat = [link for layer in layers for link in (layer.layers if isinstance(layer, Chain) else [layer])]
-        for first, second in zip(flat, flat[1:], strict=False):
+        for first, second in pairwise(flat):
             if first.out_shape != second.in_shape:
                 raise ValueError(
                     f"{type(second).__name__} expects shape {second.in_shape}; got {first.out_shape} from "
@@ -228,19 +229,23 @@ class BijectiveChain(Chain, Bijection):
                 raise TypeError(f"expected bijections only; got {type(layer).__name__}, which is an injection")
         super().__init__(*layers)
 
+    @property
+    def _bijections(self) -> list[Bijection]:
+        return list(self._layers)  # type: ignore[arg-type]
+
     def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
         check_shape(z, self.in_shape)
         total = z.new_zeros(z.shape[:1])
-        for layer in self.layers:
-            z, log_det = layer.forward_with_log_det(z)  # type: ignore[attr-defined]
+        for layer in self._bijections:
+            z, log_det = layer.forward_with_log_det(z)
             total = total + log_det
         return z, total
 
     def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
         check_shape(x, self.out_shape)
         total = x.new_zeros(x.shape[:1])
-        for layer in reversed(self.layers):
-            x, log_det = layer.inverse_with_log_det(x)  # type: ignore[attr-defined]
+        for layer in reversed(self._bijections):
+            x, log_det = layer.inverse_with_log_det(x)
             total = total + log_det
         return x, total
 
@@ -274,12 +279,14 @@ class Identity(Bijection):
     def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
         return z, lambda tangents: tangents
 
-    linearize_inverse = linearize
+    def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
+        return x, lambda tangents: tangents
 
     def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
         return z, z.new_zeros(z.shape[:1])
 
-    inverse_with_log_det = forward_with_log_det
+    def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, x.new_zeros(x.shape[:1])
 
 
 def as_shape(features: int | Shape) -> Shape:

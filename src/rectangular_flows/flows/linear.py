@@ -158,7 +158,7 @@ class FreeLinear(_Matrix):
     def solve(self, x: Tensor) -> Tensor:
         try:
             return torch.linalg.solve(self.weight, x.mT).mT
-        except torch.linalg.LinAlgError as error:
+        except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
             raise RankDeficientError(
                 f"the {self.in_shape[0]}×{self.in_shape[0]} matrix of a FreeLinear layer is singular ({error}). "
                 "Lower the learning rate, clip gradients, or use LULinear, which is invertible by construction."

@@ -12,7 +12,8 @@ block-diagonal and per-row volumes are wrong (the paper's appendix on batch norm
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Literal
 
 import torch
@@ -66,7 +67,7 @@ class MLP(Network):
     ):
         super().__init__()
         sizes = [inputs, *hidden, outputs]
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.activation: Activation = check_activation(activation)
         self.activation_size = max(sizes)
         if zero_init:
@@ -254,11 +255,15 @@ def _linear_tangent(layer: nn.Module, tangents: Tensor) -> Tensor:
 
 
 def _conv_tangent(layer: nn.Module, tangents: Tensor) -> Tensor:
-    return fold(lambda t: F.conv2d(t, layer.weight, padding=layer.padding), tangents)  # type: ignore[arg-type]
+    return fold(lambda t: F.conv2d(t, layer.weight, padding=layer.padding), tangents)  # type: ignore[call-overload]
+
+
+def _pairs(blocks: nn.ModuleList) -> Iterator[tuple[nn.Module, nn.Module]]:
+    yield from blocks  # type: ignore[misc]
 
 
 def _residual(x: Tensor, blocks: nn.ModuleList, value: Callable[[Tensor], Tensor]) -> Tensor:
-    for first, second in blocks:  # type: ignore[misc]
+    for first, second in _pairs(blocks):
         x = x + second(value(first(value(x))))
     return x
 
@@ -269,7 +274,7 @@ def _linearize_residual(
     """Residual blocks and the activation after them: its value, the blocks' tangent map, its slope."""
     with_slope = _WITH_SLOPE[activation]
     slopes = []
-    for first, second in blocks:  # type: ignore[misc]
+    for first, second in _pairs(blocks):
         inner, slope_in = with_slope(x)
         inner, slope_out = with_slope(first(inner))
         x = x + second(inner)
@@ -277,7 +282,7 @@ def _linearize_residual(
     y, last_slope = with_slope(x)
 
     def trunk(tangents: Tensor) -> Tensor:
-        for (first, second), (slope_in, slope_out) in zip(blocks, slopes, strict=True):  # type: ignore[misc]
+        for (first, second), (slope_in, slope_out) in zip(_pairs(blocks), slopes, strict=True):
             inner = layer_tangent(first, tangents * slope_in.unsqueeze(1)) * slope_out.unsqueeze(1)
             tangents = tangents + layer_tangent(second, inner)
         return tangents

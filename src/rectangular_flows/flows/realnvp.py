@@ -5,12 +5,12 @@ Reference: Dinh et al., Density estimation using Real NVP, arXiv:1605.08803.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from .actnorm import ActNorm
 from .coupling import AffineCoupling, CheckerboardMask, Mask, Scale, even_odd, halves, keep_nothing
-from .injection import Bijection, BijectiveChain, Chain, Shape
+from .injection import Bijection, BijectiveChain, Chain, Shape, as_shape
 from .linear import FreeLinear, LULinear, Permutation
 from .multiscale import OnFirstHalf, Split, Squeeze
 from .networks import MLP, Activation, Constant, Network, ResidualConvNet, ResidualMLP
@@ -61,6 +61,7 @@ class RealNVP(BijectiveChain):
         actnorm: bool = False,
         zero_init: bool = True,
     ):
+        as_shape(features)
         _check_choice("mask", mask, _MASKS)
         _check_choice("network", network, ("mlp", "residual"))
         if layers < 1:
@@ -89,12 +90,11 @@ class RealNVP(BijectiveChain):
 
 
 class MultiscaleRealNVP(Chain):
-    """The paper's image flow, in the order x → z: 3 checkerboard couplings, squeeze, 3 channel couplings, split, 4
-    checkerboard couplings.
+    """The paper's multi-scale image flow.
 
-    The split drops half the channels, which are zero-padded on the way back, so that the latent image has half the
-    entries of the data: 392 for MNIST, 1,536 for CIFAR-10. For the square flow of the same couplings, which keeps those
-    channels as latents and has a density in pixel space, see :func:`square_multiscale_realnvp`.
+    In the order x → z: 3 checkerboard couplings, squeeze, 3 channel couplings, split, 4 checkerboard couplings. The split
+    drops half the channels, which are zero-padded on the way back, so that the latent image has half the entries of the
+    data: 392 for MNIST, 1,536 for CIFAR-10. For the square flow of the same couplings, which keeps those channels as latents and has a density in pixel space, see :func:`square_multiscale_realnvp`.
 
     Args:
         shape: (channels, height, width) of the images; height and width even.
@@ -171,9 +171,9 @@ _MASKS: dict[str, Callable[[int, bool], Mask]] = {"even-odd": even_odd, "halves"
 _MIXING: dict[str, Callable[[int], Bijection]] = {"permutation": Permutation, "lu": LULinear, "free": FreeLinear}
 
 
-def _check_choice(name: str, value: str, choices: Sequence[str] | dict[str, object]) -> None:
-    if value not in choices:
-        raise ValueError(f"expected {name} among {', '.join(choices)}; got {value!r}")
+def _check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    if value not in (names := tuple(choices)):
+        raise ValueError(f"expected {name} among {', '.join(names)}; got {value!r}")
 
 
 __all__ = ["MultiscaleRealNVP", "RealNVP", "square_multiscale_realnvp"]

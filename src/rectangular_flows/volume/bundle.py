@@ -5,7 +5,9 @@ For tangents t_1 … t_K (the rows of T = Jᵀ), QR and not Cholesky:
 .. math:: J = QR, \quad L = \tfrac12\log\det J^\top J = \sum_i \log|r_{ii}|, \quad
           \partial L/\partial J = Q R^{-\top} = J (J^\top J)^{-1} .
 
-Cholesky of JᵀJ squares the condition number: in float32 it fails at cond(J) ≈ 3·10³ where QR is right beyond 10⁵.
+Cholesky of JᵀJ squares the condition number: in float32 it fails at cond(J) ≈ 3·10³. QR loses eps·cond(J), which in
+float32 would still be 1 % at cond(J) = 10⁵; so the small factorisation (d columns a point, next to the network nothing) is
+done in float64 where the device has it.
 """
 
 from __future__ import annotations
@@ -67,14 +69,15 @@ def transpose(tangent_map: TangentMap, like: Tensor) -> TangentMap:
 
 
 class _LogVolume(torch.autograd.Function):
-    """T ↦ (L, Q, R) with ∂L/∂T = R⁻¹Qᵀ: one factorisation serves forward and backward."""
+    """T ↦ (L, Q, R) with ∂L/∂T = R⁻¹Qᵀ: one factorisation, in working precision, serves forward and backward."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(tangents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        Q, R = torch.linalg.qr(tangents.mT)
-        return R.diagonal(dim1=-2, dim2=-1).abs().log().sum(dim=-1), Q, R
+        Q, R = torch.linalg.qr(tangents.mT.to(_working_dtype(tangents)))
+        L = R.diagonal(dim1=-2, dim2=-1).abs().log().sum(dim=-1)
+        return L.to(tangents.dtype), Q, R
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -86,13 +89,17 @@ class _LogVolume(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor, _q: Tensor, _r: Tensor) -> Tensor:
         tangents, Q, R = ctx.saved_tensors
         if torch.is_grad_enabled() and tangents.requires_grad:  # asked for a second derivative
-            Q, R = torch.linalg.qr(tangents.mT)
-        W: Tensor = torch.linalg.solve_triangular(R, Q.mT, upper=True)
+            Q, R = torch.linalg.qr(tangents.mT.to(R.dtype))
+        W: Tensor = torch.linalg.solve_triangular(R, Q.mT, upper=True).to(tangents.dtype)
         return grad[..., None, None] * W
 
 
+def _working_dtype(tangents: Tensor) -> torch.dtype:
+    return tangents.dtype if tangents.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
+
+
 def factorise(tangents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(L, Q, R) of a bundle of K tangents in R^D, (B, K, D) with K ≤ D; differentiable in L.
+    """(L, Q, R) of a bundle of K tangents in R^D, (B, K, D) with K ≤ D; differentiable in L. Q and R are in float64.
 
     Raises:
         NonFiniteError: the tangents are not finite.
@@ -103,7 +110,7 @@ def factorise(tangents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         "Jacobian",
         "The flow overflowed: lower the learning rate, clip gradients, bound the log-scale (scale='tanh'), or use float64.",
     )
-    L, Q, R = _LogVolume.apply(tangents)
+    L, Q, R = _LogVolume.apply(tangents)  # type: ignore[no-untyped-call]
     _check_rank(tangents, R)
     return L, Q, R
 
@@ -125,14 +132,15 @@ def _check_rank(tangents: Tensor, R: Tensor) -> None:
     with torch.no_grad():
         diagonal = R.diagonal(dim1=-2, dim2=-1).abs()
         ratio = diagonal.amin(dim=-1) / diagonal.amax(dim=-1)
-        threshold = torch.finfo(R.dtype).eps * max(tangents.shape[-2:])
+        rounding = max(tangents.shape[-2:]) if tangents.dtype == R.dtype else 1
+        threshold = torch.finfo(tangents.dtype).eps * rounding
         bad = ~(ratio > threshold)
         if not bool(bad.any()):
             return
         rows = bad.nonzero().flatten()
     raise RankDeficientError(
         f"the Jacobian has lost rank at {len(rows)} of {tangents.shape[0]} points (first rows: {rows[:5].tolist()}): "
-        f"smallest |r_ii| relative to the largest is {ratio.min():.1e}, below {threshold:.1e} for {R.dtype}. The "
+        f"smallest |r_ii| relative to the largest is {ratio.min():.1e}, below {threshold:.1e} for {tangents.dtype}. The "
         "manifold is folded or collapsed there. Try float64, a smaller latent dimension, a bounded log-scale "
         "(scale='tanh'), or more weight on the likelihood, which penalises collapse."
     )

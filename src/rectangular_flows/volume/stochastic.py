@@ -110,8 +110,8 @@ class Stochastic:
         if self.solver == "direct":
             jacobian = tangent_map(basis(z))
             _, Q, R = factorise(jacobian.flatten(2))
-            coordinates = torch.linalg.solve_triangular(R.mT, probes.mT, upper=False)
-            return (Q @ coordinates).mT.unflatten(2, jacobian.shape[2:]), None
+            coordinates = torch.linalg.solve_triangular(R.mT, probes.mT.to(R.dtype), upper=False)
+            return (Q @ coordinates).mT.to(z.dtype).unflatten(2, jacobian.shape[2:]), None
         solution = self._solve(core, x, tangent_map, probes)
         return tangent_map(solution.solution), solution
 
@@ -177,14 +177,16 @@ class Stochastic:
             iterations = torch.zeros(probes.shape[:2], dtype=torch.long, device=z.device)
             if self.solver == "direct":
                 _, _, R = factorise(jacobian)
-                solved = torch.cholesky_solve(probes.mT, R, upper=True).mT
+                solved = torch.cholesky_solve(probes.mT.to(R.dtype), R, upper=True).mT.to(z.dtype)
             else:
                 solution = self._solve(core, x, tangent_map, probes)
                 solved, iterations = solution.solution, solution.iterations
             product = (solved @ jacobian) @ jacobian.mT
             residuals = (product - probes).norm(dim=-1) / probes.norm(dim=-1)
         parameters = [p for link in core for p in link.parameters() if p.requires_grad]
-        estimates = torch.stack([_gradient(self(flow, z, model_units=model_units)[1], parameters) for _ in range(repeats)])
+        estimates = torch.stack(
+            [_gradient(self(flow, z, model_units=model_units)[1], parameters) for _ in range(repeats)]
+        )
         exact = _gradient(Exact()(flow, z, model_units=model_units)[1], parameters)
         return Diagnostics(
             iterations,
@@ -218,7 +220,12 @@ def draw_probes(z: Tensor, count: int, distribution: Distribution, generator: to
 
 def _gradient(value: Tensor, parameters: list[torch.nn.Parameter]) -> Tensor:
     gradients = torch.autograd.grad(value.mean(), parameters, allow_unused=True)
-    return torch.cat([torch.zeros_like(p).flatten() if g is None else g.flatten() for p, g in zip(parameters, gradients, strict=True)])
+    return torch.cat(
+        [
+            torch.zeros_like(p).flatten() if g is None else g.flatten()
+            for p, g in zip(parameters, gradients, strict=True)
+        ]
+    )
 
 
 __all__ = ["Diagnostics", "Stochastic", "draw_probes"]

@@ -1,0 +1,27 @@
+import pytest
+import torch
+
+from rectangular_flows.flows import Injection
+
+# tests run in as many processes as there are cores; more threads than that only wait for each other
+torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def _seeded():
+    torch.manual_seed(0)
+
+
+def shaken(module, seed=0, amount=0.2, dtype=torch.float64):
+    """The module in that precision with every parameter moved at random, so that no layer is the identity."""
+    generator = torch.Generator().manual_seed(seed)
+    module = module.to(dtype)
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(amount * torch.randn(parameter.shape, generator=generator, dtype=dtype))
+    return module
+
+
+def points(layer: Injection, batch=3, seed=1, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(batch, *layer.in_shape, generator=generator, dtype=dtype)
