@@ -1,3 +1,4 @@
+import json
 import re
 import subprocess
 import sys
@@ -47,3 +48,19 @@ def test_unknown_command_is_exit_code_2():
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
     assert "bench" in done.stderr
+
+
+def test_demo_writes_the_figure(tmp_path):
+    done = run("demo", "--epochs", "2", "--out", str(tmp_path / "new" / "demo"))
+    assert done.returncode == 0, done.stderr
+    assert "circle.png" in done.stdout
+    assert (tmp_path / "new" / "demo" / "circle.png").stat().st_size > 10_000
+    results = json.loads((tmp_path / "new" / "demo" / "circle.json").read_text())["results"]
+    assert set(results) == {"Maximum likelihood", "Two-step"}
+
+
+def test_demo_where_nothing_can_be_written(tmp_path):
+    (tmp_path / "file").write_text("")
+    done = run("demo", "--out", str(tmp_path / "file" / "demo"))
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr

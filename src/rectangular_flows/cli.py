@@ -37,6 +37,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"rnf {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
 
+    demo = commands.add_parser("demo", help="the von Mises circle: train both methods, draw the figure")
+    demo.add_argument(
+        "-o", "--out", type=Path, default=Path("runs/demo"), help="folder for the results (default: %(default)s)"
+    )
+    demo.add_argument("--seed", type=int, default=0, help="of data, weights and batches (default: %(default)s)")
+    demo.add_argument("--epochs", type=int, help="fewer than the default, for a quick look")
+    demo.set_defaults(run=_demo)
+
     bench = commands.add_parser("bench", help="time and memory against the algorithm as published")
     what = bench.add_subparsers(dest="what", metavar="WHAT", required=True)
     volume = what.add_parser("volume", help="one training step, exact and stochastic log-volume")
@@ -48,6 +56,13 @@ def _parser() -> argparse.ArgumentParser:
     volume.add_argument("-o", "--output", type=Path, help="also write the figures to this JSON file")
     volume.set_defaults(run=_bench_volume)
     return parser
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from .demo import run_demo
+
+    run_demo(arguments.out, arguments.seed, arguments.epochs)
+    return 0
 
 
 def _bench_volume(arguments: argparse.Namespace) -> int:

@@ -92,9 +92,10 @@ class RealNVP(BijectiveChain):
 class MultiscaleRealNVP(Chain):
     """The paper's multi-scale image flow.
 
-    In the order x → z: 3 checkerboard couplings, squeeze, 3 channel couplings, split, 4 checkerboard couplings. The split
-    drops half the channels, which are zero-padded on the way back, so that the latent image has half the entries of the
-    data: 392 for MNIST, 1,536 for CIFAR-10. For the square flow of the same couplings, which keeps those channels as latents and has a density in pixel space, see :func:`square_multiscale_realnvp`.
+    In the order x → z: 3 checkerboard couplings, squeeze, 3 channel couplings, split, 4 checkerboard couplings. The
+    split drops half the channels, which are zero-padded on the way back, so that the latent image has half the
+    entries of the data: 392 for MNIST, 1,536 for CIFAR-10. For the square flow of the same couplings, which keeps
+    those channels as latents and has a density in pixel space, see :func:`square_multiscale_realnvp`.
 
     Args:
         shape: (channels, height, width) of the images; height and width even.

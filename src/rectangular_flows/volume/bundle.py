@@ -120,8 +120,8 @@ def log_volume(tangents: Tensor) -> Tensor:
 
     Example:
         >>> import torch
-        >>> log_volume(torch.tensor([[[3.0, 0.0, 4.0]]])).exp()  # the length of a vector
-        tensor([5.0000])
+        >>> log_volume(torch.tensor([[[3.0, 0.0, 4.0]]])).exp().round(decimals=4)  # the length of a vector
+        tensor([5.])
     """
     return factorise(tangents)[0]
 
