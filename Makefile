@@ -46,5 +46,12 @@ format: $(STAMP)  ## let ruff format and fix
 bench: $(STAMP)  ## speed and memory against the algorithm as published
 	$(BIN)/rnf bench volume
 
+reproduce: $(STAMP)  ## the paper's experiments that are there so far: the circle, seeds 0 to 4
+	for seed in 0 1 2 3 4; do $(BIN)/rnf demo --seed $$seed --out runs/reproduce/circle-$$seed || exit 1; done
+
+docs: $(STAMP)  ## make the figures of the documentation again
+	$(BIN)/rnf demo --out runs/demo
+	mkdir -p docs/images && cp runs/demo/circle.png docs/images/circle.png
+
 clean:  ## remove what the targets made
 	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -20,12 +20,12 @@ from .training import Epoch, TrainingConfig, fit
 
 _CONFIGS = {
     "Maximum likelihood": TrainingConfig(
-        method="ml", beta=200, epochs=100, batch_size=1000, learning_rate=1e-2, schedule="cosine", warm_up=2, clip=5.0,
-        evaluate_every=2,
+        method="ml", beta=200, epochs=150, batch_size=500, learning_rate=1e-2, schedule="cosine", warm_up=2, clip=5.0,
+        evaluate_every=3,
     ),
     "Two-step": TrainingConfig(
-        method="two-step", beta=200, epochs=100, batch_size=1000, learning_rate=1e-2, schedule="cosine", warm_up=2, clip=5.0,
-        evaluate_every=2,
+        method="two-step", beta=200, epochs=150, batch_size=500, learning_rate=1e-2, schedule="cosine", warm_up=2, clip=5.0,
+        evaluate_every=3,
     ),
 }  # fmt: skip
 
