@@ -21,6 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .injection import TangentMap, fold
+from .tangents import tangent_mlp
 
 Activation = Literal["tanh", "silu", "relu"]
 
@@ -87,12 +88,8 @@ class MLP(Network):
             slopes.append(slope)
         y = self.layers[-1](x)
 
-        def tangent_map(tangents: Tensor) -> Tensor:
-            for layer, slope in zip(self.layers, slopes, strict=False):
-                tangents = F.linear(tangents, layer.weight) * slope.unsqueeze(1)  # type: ignore[arg-type]
-            return F.linear(tangents, self.layers[-1].weight)  # type: ignore[arg-type]
-
-        return y, tangent_map
+        weights: list[Tensor] = [layer.weight for layer in self.layers]  # type: ignore[misc]
+        return y, lambda tangents: tangent_mlp(tangents, slopes, weights)
 
 
 class ResidualMLP(Network):
