@@ -19,6 +19,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command is None:
         parser.print_help()
         return 0
+    _keep_freed_memory()
     try:
         return int(arguments.run(arguments))
     except KeyboardInterrupt:
@@ -27,6 +28,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"rnf: {error}", file=sys.stderr)
         return 2
+
+
+def _keep_freed_memory() -> None:
+    """Ask glibc not to hand freed memory back after every training step, only to fault it in again: some 10 % of a step.
+
+    Elsewhere than on glibc this does nothing.
+    """
+    if sys.platform != "linux":
+        return
+    import ctypes
+
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:
+        return
+    trim_threshold, mmap_threshold = -1, -3
+    mallopt(trim_threshold, 2**31 - 1)
+    mallopt(mmap_threshold, 2**25)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -66,7 +66,10 @@ class SliceMask(Mask):
         self.channel_dim = -len(shape)
         self.kept_size, self.changed_size = len(kept_index), len(changed_index)
         self._in_order = order == list(range(size))
-        self._interleaved = {kept_index[:1] == [0] and kept.step, changed_index[:1] == [0] and changed.step} == {2, False}
+        self._interleaved = {kept_index[:1] == [0] and kept.step, changed_index[:1] == [0] and changed.step} == {
+            2,
+            False,
+        }
         self._keeps_first = kept_index[:1] == [0]
         inverse_order = sorted(range(size), key=order.__getitem__)
         self.register_buffer("_order", torch.tensor(inverse_order), persistent=False)
