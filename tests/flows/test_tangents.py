@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -8,9 +10,7 @@ def case(points, count, sizes=(3, 7, 5, 2)):
     torch.manual_seed(0)
     bundle = torch.randn(points, count, sizes[0], dtype=torch.float64, requires_grad=True)
     slopes = [torch.randn(points, n, dtype=torch.float64, requires_grad=True) for n in sizes[1:-1]]
-    weights = [
-        torch.randn(b, a, dtype=torch.float64, requires_grad=True) for a, b in zip(sizes, sizes[1:], strict=False)
-    ]
+    weights = [torch.randn(b, a, dtype=torch.float64, requires_grad=True) for a, b in pairwise(sizes)]
     return bundle, slopes, weights
 
 
