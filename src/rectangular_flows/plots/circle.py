@@ -92,6 +92,7 @@ def _latents(axis: Any, shown: list[tuple[CircleResult, Curve, str]], data: Tens
         latent = (curve.z - centre) / spread
         axis.plot(latent, curve.density * curve.speed * spread, color=colour, linewidth=1.8, label=result.name)
     axis.set_xlim(-4, 4)
+    axis.set_ylim(0, 1.25 * axis.get_ylim()[1])  # room for the legend
     axis.set_xlabel("z, centred and scaled to unit variance", color=_INK, fontsize=9)
     axis.yaxis.set_major_locator(MaxNLocator(4))
     _title(axis, "What h has to learn: f†(X)", "bars: encoded data · lines: p_h")
