@@ -239,9 +239,54 @@ def test_a_flow_that_cannot_be_inverted_says_so():
         flow.log_prob(x, check=False)  # warnings are errors here
 
 
+def test_a_layer_with_layers_of_its_own_is_used_as_it_is():
+    class Stack(flows.Injection):
+        def __init__(self):
+            super().__init__(3)
+            self.layers = torch.nn.ModuleList([flows.ActNorm(3), flows.LULinear(3)])
+
+        def forward(self, z):
+            return 5 * self.layers[1](self.layers[0](z))
+
+        def inverse(self, x):
+            return self.layers[0].inverse(self.layers[1].inverse(x / 5))
+
+    flow = RectangularFlow(Stack(), flows.Identity(2)).double()
+    z = torch.randn(4, 2, dtype=torch.float64)
+    torch.testing.assert_close(flow.decode(z), flow.ambient(flow.pad(z)))
+    torch.testing.assert_close(flow.log_volume(z), torch.linalg.svdvals(flow.jacobian(z)).log().sum(1))
+
+
+def test_saturated_pixels_are_a_warning_about_the_round_trip():
+    flow = RectangularFlow(flows.RealNVP(6, 2, mixing="lu"), flows.RealNVP(2), outer=[flows.Logit(6)])
+    x = (torch.rand(500, 6) < 0.5).float()
+    with pytest.warns(RoundTripWarning):
+        assert bool(torch.isfinite(flow.log_prob(x)).all())
+
+
+def test_overflow_of_h_is_named():
+    flow = RectangularFlow(flows.RealNVP(3), flows.RealNVP(2, 2, scale="exp"))
+    with torch.no_grad():
+        flow.latent.flow.layers[0].network.layers[-1].bias.fill_(-800.0)
+    with pytest.raises(NonFiniteError, match="log-density"):
+        flow.log_prob(torch.randn(3, 3))
+
+
+def test_single_precision_weights_in_a_double_model():
+    data = torch.randn(50, 6)
+    single = RectangularFlow(flows.RealNVP(3), flows.RealNVP(2), outer=flows.OrthonormalEmbedding.pca(data, 3))
+    double = RectangularFlow(flows.RealNVP(3), flows.RealNVP(2), outer=flows.OrthonormalEmbedding(3, 6)).double()
+    double.load_state_dict(single.state_dict())
+    U = double.outer[0].directions()
+    torch.testing.assert_close(U.mT @ U, torch.eye(3, dtype=torch.float64), rtol=0, atol=1e-12)
+    double.log_prob(data.double())  # warnings are errors here
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: RectangularFlow(torch.nn.Linear(3, 3), flows.RealNVP(2)), "got Linear"),
+        (lambda: make_flow().log_prob(torch.zeros(2, 6).double(), batch_size=0), "batch_size ≥ 1"),
         (lambda: make_flow().encode(torch.zeros(2, 5)), r"Expected input shape \(batch, 6\); got \(2, 5\)"),
         (lambda: make_flow().decode(torch.zeros(3)), r"Expected input shape \(batch, 3\); got \(3,\)"),
         (lambda: RectangularFlow(flows.RealNVP(3), flows.RealNVP(4)), "got d = 4 and D = 3"),
@@ -251,5 +296,5 @@ def test_a_flow_that_cannot_be_inverted_says_so():
     ],
 )
 def test_mistakes_are_told(make, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, TypeError), match=message):
         make()

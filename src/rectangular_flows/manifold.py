@@ -15,10 +15,11 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from .errors import RoundTripWarning, check_finite, in_transform, warn
+from .errors import NonFiniteError, RoundTripWarning, check_finite, in_transform, warn
 from .flows.adapters import Density, as_density
 from .flows.injection import (
     Bijection,
+    Chain,
     Injection,
     Shape,
     check_shape,
@@ -68,6 +69,11 @@ class RectangularFlow(nn.Module):
         pad: Pad | None = None,
     ):
         super().__init__()
+        for part in (ambient, *([outer] if isinstance(outer, nn.Module) else outer)):
+            if not isinstance(part, Injection):
+                raise TypeError(
+                    f"expected an Injection; got {type(part).__name__}. Subclass flows.Injection: forward, inverse"
+                )
         self.latent = as_density(latent)
         self.pad = Pad(self.latent.features, ambient.in_shape) if pad is None else pad
         self.ambient = ambient
@@ -106,7 +112,7 @@ class RectangularFlow(nn.Module):
         """The links of f in generative order; in model units without the trailing layers that change units."""
         links: list[Injection] = [self.pad]
         for part in (self.ambient, *self.outer):
-            links += getattr(part, "layers", [part])
+            links += part.layers if isinstance(part, Chain) else [part]
         if model_units:
             while links[-1].changes_units:
                 links.pop()
@@ -191,7 +197,12 @@ class RectangularFlow(nn.Module):
             x_hat, L = Exact()(self, z, model_units=model_units)
             if check:
                 self._check_round_trip(z, x_hat, model_units)
-            return self.latent.log_prob(z) - L
+            value = self.latent.log_prob(z) - L
+            if check:
+                check_finite(
+                    value, "log-density", "The latent flow h overflowed there: use float64 or bound its log-scale."
+                )
+            return value
 
         return self._in_batches(part, x, batch_size)
 
@@ -213,6 +224,8 @@ class RectangularFlow(nn.Module):
     # --- care
 
     def _in_batches(self, function: Callable[[Tensor], Tensor], rows: Tensor, batch_size: int | None) -> Tensor:
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"expected batch_size ≥ 1 or None; got {batch_size}")
         if batch_size is None:
             if torch.is_grad_enabled() or in_transform(rows):
                 return function(rows)
@@ -232,7 +245,10 @@ class RectangularFlow(nn.Module):
         if in_transform(z):
             return
         with torch.no_grad():
-            error = (self.encode(x_hat, model_units=model_units) - z).norm(dim=1) / (1 + z.norm(dim=1))
+            try:
+                error = (self.encode(x_hat, model_units=model_units) - z).norm(dim=1) / (1 + z.norm(dim=1))
+            except NonFiniteError:  # a saturated layer: there is no way back at all
+                error = torch.full_like(z[:, 0], torch.inf)
         tolerance = torch.finfo(z.dtype).eps ** 0.5
         bad = ~(error <= tolerance)
         if bool(bad.any()):

@@ -120,7 +120,7 @@ def as_density(latent: Density | Bijection | nn.Module) -> Density:
         return latent
     if isinstance(latent, Bijection):
         return FlowDensity(latent)
-    if type(latent).__module__.split(".")[0] == "zuko":
+    if any(base.__module__.split(".")[0] == "zuko" for base in type(latent).__mro__):
         return ZukoDensity(latent)
     raise TypeError(
         f"expected h to be a Bijection of rectangular_flows, a zuko flow or a Density; got {type(latent).__name__}. "

@@ -96,6 +96,7 @@ class Logit(Bijection):
     """
 
     changes_units = True
+    saturates = True
 
     def __init__(self, shape: int | Shape, margin: float = 1e-6):
         super().__init__(as_shape(shape))
@@ -109,7 +110,12 @@ class Logit(Bijection):
     def inverse(self, x: Tensor) -> Tensor:
         p = self.margin + (1 - 2 * self.margin) * x
         z = p.log() - torch.log1p(-p)
-        check_finite(z, "logit", "Pixels must lie in [0, 1] (dequantise, then divide by the number of grey levels).")
+        check_finite(
+            z,
+            "logit",
+            "Pixels must lie in [0, 1] (dequantise, then divide by the number of grey levels); the flow's own output may "
+            f"round to the edge in {z.dtype}: use float64 or a larger margin.",
+        )
         return z
 
     def _log_slope(self, z: Tensor) -> Tensor:

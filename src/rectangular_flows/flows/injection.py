@@ -50,10 +50,13 @@ class Injection(nn.Module, ABC):
     changes_units: bool = False
     """Whether the layer turns the model's units into the user's (standardising, logit)."""
 
-    def __init__(self, in_shape: Shape | None = None, out_shape: Shape | None = None):
+    saturates: bool = False
+    """Whether the map flattens out somewhere, so that its inverse loses digits there."""
+
+    def __init__(self, in_shape: int | Shape | None = None, out_shape: int | Shape | None = None):
         super().__init__()
-        self._in_shape = in_shape if in_shape is None else tuple(in_shape)
-        self._out_shape = self._in_shape if out_shape is None else tuple(out_shape)
+        self._in_shape = None if in_shape is None else as_shape(in_shape)
+        self._out_shape = self._in_shape if out_shape is None else as_shape(out_shape)
 
     @property
     def in_shape(self) -> Shape:

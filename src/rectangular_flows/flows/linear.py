@@ -245,13 +245,20 @@ class OrthonormalEmbedding(Injection):
         else:
             self.register_buffer("raw", start)
             self.register_buffer("mean", torch.zeros(size))
+        self.register_load_state_dict_post_hook(OrthonormalEmbedding._restore_orthonormality)  # type: ignore[no-untyped-call]
+
+    def _restore_orthonormality(self, *_: object) -> None:
+        """Weights that come from a lower precision are orthonormal in that one only."""
+        if self.trainable or self.raw.device.type == "meta":
+            return
+        with torch.no_grad():
+            eye = torch.eye(self.in_shape[0], dtype=self.raw.dtype, device=self.raw.device)
+            if float((self.raw.mT @ self.raw - eye).abs().max()) > 1e3 * torch.finfo(self.raw.dtype).eps:
+                self.raw.copy_(_orthonormal(self.raw))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> OrthonormalEmbedding:
-        before = self.raw.dtype
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        if self.raw.dtype != before and self.raw.device.type != "meta":  # columns orthonormal in the old precision only
-            with torch.no_grad():
-                self.raw.copy_(_orthonormal(self.raw))
+        self._restore_orthonormality()
         return self
 
     @classmethod

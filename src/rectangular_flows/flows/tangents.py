@@ -24,9 +24,9 @@ _BLOCK_SCALARS = 2**19  # of the widest layer, in a block: 2 MiB in float32
 
 def tangent_mlp(tangents: Tensor, slopes: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
     """The map above: tangents (B, K, n_0), slopes (B, n_i) of the hidden layers, weights (n_i, n_{i−1}) → (B, K, n_L)."""
-    if in_transform(tangents, *slopes) or not slopes:
+    if not slopes or in_transform(tangents, *slopes) or torch.is_autocast_enabled(tangents.device.type):
         return _plain(tangents, slopes, weights)  # torch.func and torch.compile see plain operations
-    output: Tensor = _TangentMLP.apply(tangents, len(slopes), *slopes, *weights)  # type: ignore[no-untyped-call]
+    output: Tensor = _TangentMLP.apply(tangents, len(slopes), torch.is_grad_enabled(), *slopes, *weights)  # type: ignore[no-untyped-call]
     return output
 
 
@@ -47,10 +47,10 @@ def _blocks(tangents: Tensor, weights: Sequence[Tensor]) -> list[slice]:
 
 class _TangentMLP(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tangents: Tensor, hidden: int, *rest: Tensor) -> Tensor:
+    def forward(ctx: Any, tangents: Tensor, hidden: int, graph: bool, *rest: Tensor) -> Tensor:
         slopes, weights = rest[:hidden], rest[hidden:]
         leading = tangents.shape[:2]
-        keep = any(ctx.needs_input_grad)
+        keep = graph and any(ctx.needs_input_grad)
         output = tangents.new_empty((*leading, weights[-1].shape[0]))
         products = [tangents.new_empty((*leading, w.shape[0])) for w in weights[:-1]] if keep else []
         for block in _blocks(tangents, weights):
@@ -74,7 +74,7 @@ class _TangentMLP(torch.autograd.Function):
             inputs = [x for x in (tangents, *slopes, *weights) if x.requires_grad]
             found = iter(torch.autograd.grad(_plain(tangents, slopes, weights), inputs, grad, create_graph=True))
             first, *others = (next(found) if x.requires_grad else None for x in (tangents, *slopes, *weights))
-            return first, None, *others
+            return first, None, None, *others
         weight_grads = [torch.zeros_like(w) for w in weights]
         slope_grads = [torch.empty_like(s) for s in slopes]
         input_grad = (
@@ -91,7 +91,7 @@ class _TangentMLP(torch.autograd.Function):
             weight_grads[0].addmm_(g.mT, tangents[block].flatten(0, 1))
             if input_grad is not None:
                 torch.mm(g, weights[0], out=input_grad[block].flatten(0, 1))
-        return input_grad, None, *slope_grads, *weight_grads
+        return input_grad, None, None, *slope_grads, *weight_grads
 
 
 __all__ = ["tangent_mlp"]

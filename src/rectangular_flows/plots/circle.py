@@ -45,8 +45,7 @@ def draw_circle(ml: CircleResult, two_step: CircleResult, data: Tensor) -> Figur
     axes = figure.subplots(2, 3)
     top = max(float(truth[1].max()), *(float(c.density.quantile(0.99)) for c in curves.values()))
     scale = Normalize(0, min(top, 1.6 * float(truth[1].max())))
-    speeds = torch.cat([c.speed for c in curves.values()])
-    speed_scale = Normalize(0, float(speeds.quantile(0.98)))
+    speed_scale = Normalize(0, 2)
 
     for column, result in ((0, ml), (2, two_step)):
         curve = curves[result.name]
@@ -54,12 +53,13 @@ def draw_circle(ml: CircleResult, two_step: CircleResult, data: Tensor) -> Figur
         density = _coloured(axes[0, column], curve.points, curve.density, scale, _DENSITY)
         _title(axes[0, column], f"{result.name}: density", subtitle)
         spread = f"standard deviation / mean {result.fit.speed_spread:.2f}"
-        speed = _coloured(axes[1, column], curve.points, curve.speed, speed_scale, _SPEED)
+        mean = (curve.speed[1:] * curve.probability).sum() / curve.probability.sum()
+        speed = _coloured(axes[1, column], curve.points, curve.speed / mean, speed_scale, _SPEED)
         _title(axes[1, column], f"{result.name}: speed ‖f′(z)‖", spread)
     _coloured(axes[0, 1], truth[0], truth[1], scale, _DENSITY)
     _title(axes[0, 1], "von Mises ground truth", "κ = 1, centred at π/2")
     figure.colorbar(density, ax=axes[0, :].tolist(), label="density along the curve", shrink=0.8, pad=0.015)
-    figure.colorbar(speed, ax=axes[1, :].tolist(), label="speed", shrink=0.8, pad=0.015)
+    figure.colorbar(speed, ax=axes[1, :].tolist(), label="speed, relative to its mean", shrink=0.8, pad=0.015)
     _latents(axes[1, 1], [(ml, curves[ml.name], _BLUE), (two_step, curves[two_step.name], _RED)], data)
     return figure
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RankDeficientError, check_finite, in_transform
-from ..flows.injection import Chain, Injection, TangentMap, forward_through
+from ..flows.injection import Chain, Injection, TangentMap, check_shape, forward_through
 
 
 class HasLayers(Protocol):
@@ -68,16 +68,19 @@ def transpose(tangent_map: TangentMap, like: Tensor) -> TangentMap:
     return lambda covectors: pullback(covectors)[0]
 
 
+def check_latent(links: list[Injection], z: Tensor) -> None:
+    """Raise a ValueError unless z is a batch of points of the first link's latent space."""
+    shape = links[0]._in_shape
+    if shape is not None:
+        check_shape(z, shape)
+
+
 class _LogVolume(torch.autograd.Function):
     """T ↦ (L, Q, R) with ∂L/∂T = R⁻¹Qᵀ: one factorisation, in working precision, serves forward and backward."""
 
-    generate_vmap_rule = True
-
     @staticmethod
     def forward(tangents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        Q, R = torch.linalg.qr(tangents.mT.to(_working_dtype(tangents)))
-        L = R.diagonal(dim1=-2, dim2=-1).abs().log().sum(dim=-1)
-        return L.to(tangents.dtype), Q, R
+        return _plain_log_volume(tangents)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor], output: tuple[Tensor, Tensor, Tensor]) -> None:
@@ -94,8 +97,23 @@ class _LogVolume(torch.autograd.Function):
         return grad[..., None, None] * W
 
 
+def _plain_log_volume(tangents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    Q, R = torch.linalg.qr(tangents.mT.to(_working_dtype(tangents)))
+    L = R.diagonal(dim1=-2, dim2=-1).abs().log().sum(dim=-1)
+    return L.to(tangents.dtype), Q, R
+
+
 def _working_dtype(tangents: Tensor) -> torch.dtype:
     return tangents.dtype if tangents.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
+
+
+def check_jacobian(values: Tensor) -> None:
+    """Raise :class:`NonFiniteError` if a Jacobian, or products with it, are not finite."""
+    check_finite(
+        values,
+        "Jacobian",
+        "The flow overflowed: lower the learning rate, clip gradients, bound the log-scale (scale='tanh'), or use float64.",
+    )
 
 
 def factorise(tangents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -105,11 +123,11 @@ def factorise(tangents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         NonFiniteError: the tangents are not finite.
         RankDeficientError: some r_ii is zero to working precision; L would be −∞.
     """
-    check_finite(
-        tangents,
-        "Jacobian",
-        "The flow overflowed: lower the learning rate, clip gradients, bound the log-scale (scale='tanh'), or use float64.",
-    )
+    if tangents.shape[-2] > tangents.shape[-1]:
+        raise ValueError(f"expected at most D tangents in R^D; got {tangents.shape[-2]} in R^{tangents.shape[-1]}")
+    if in_transform(tangents):  # torch.func and torch.compile see plain operations
+        return _plain_log_volume(tangents)
+    check_jacobian(tangents)
     L, Q, R = _LogVolume.apply(tangents)  # type: ignore[no-untyped-call]
     _check_rank(tangents, R)
     return L, Q, R
@@ -127,13 +145,12 @@ def log_volume(tangents: Tensor) -> Tensor:
 
 
 def _check_rank(tangents: Tensor, R: Tensor) -> None:
-    if in_transform(tangents) or R.shape[-1] == 0:
+    if R.shape[-1] == 0:
         return
     with torch.no_grad():
         diagonal = R.diagonal(dim1=-2, dim2=-1).abs()
         ratio = diagonal.amin(dim=-1) / diagonal.amax(dim=-1)
-        rounding = max(tangents.shape[-2:]) if tangents.dtype == R.dtype else 1
-        threshold = torch.finfo(tangents.dtype).eps * rounding
+        threshold = torch.finfo(tangents.dtype).eps * min(max(tangents.shape[-2:]), 32)
         bad = ~(ratio > threshold)
         if not bool(bad.any()):
             return
@@ -149,6 +166,8 @@ def _check_rank(tangents: Tensor, R: Tensor) -> None:
 __all__ = [
     "HasLayers",
     "basis",
+    "check_jacobian",
+    "check_latent",
     "factorise",
     "finish",
     "links_of",

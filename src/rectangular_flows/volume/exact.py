@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..flows.injection import Injection, linearize_through, push_through
-from .bundle import HasLayers, basis, finish, links_of, log_volume, split_isometric_tail
+from .bundle import HasLayers, basis, check_latent, finish, links_of, log_volume, split_isometric_tail
 from .codimension import codimension_log_volume, codimension_of
 
 
@@ -27,7 +27,8 @@ class Exact:
         bundle_size: tangents carried at a time while a graph is built. Each group's graph is made again in the backward
             pass, so that memory is that of one group and time about 4/3; value and gradient are the same.
         codimension: whether to use the codimension identity, which costs D − d products instead of d: "auto" where it
-            applies and D − d < d, "always" (an error where it does not apply), or "never".
+            applies, D − d < d, D − d ≤ ``bundle_size``, and no layer saturates (a logit layer's inverse is inaccurate next
+            to 0 and 1); "always" (an error where it does not apply), or "never".
 
     Example:
         >>> import torch
@@ -49,7 +50,9 @@ class Exact:
 
     def __call__(self, flow: HasLayers | Injection, z: Tensor, *, model_units: bool = False) -> tuple[Tensor, Tensor]:
         """(f(z), ½ log det J(z)ᵀJ(z)) for z of shape (B, d)."""
-        core, tail = split_isometric_tail(links_of(flow, model_units))
+        links = links_of(flow, model_units)
+        check_latent(links, z)
+        core, tail = split_isometric_tail(links)
         if not core:  # isometric altogether
             return finish(tail, z), z.new_zeros(z.shape[:1])
         if self._use_codimension(core, z.shape[-1]):
@@ -68,7 +71,11 @@ class Exact:
             )
         if codimension is None or self.codimension == "never":
             return False
-        return self.codimension == "always" or codimension < d
+        if self.codimension == "always" or codimension == 0:
+            return True
+        if any(link.saturates for link in core):  # their inverse is inaccurate where they are flat; tangents are not
+            return False
+        return codimension < d and codimension <= (self.bundle_size or d)
 
     def _tangents(self, core: list[Injection], z: Tensor) -> tuple[Tensor, Tensor]:
         d = z.shape[-1]

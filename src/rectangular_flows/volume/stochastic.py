@@ -21,7 +21,17 @@ from torch import Tensor
 from ..errors import NotConvergedWarning, in_transform, warn
 from ..flows.adapters import draw_normal
 from ..flows.injection import Injection, TangentMap, linearize_inverse_through, linearize_through
-from .bundle import HasLayers, basis, factorise, finish, links_of, split_isometric_tail, transpose
+from .bundle import (
+    HasLayers,
+    basis,
+    check_jacobian,
+    check_latent,
+    factorise,
+    finish,
+    links_of,
+    split_isometric_tail,
+    transpose,
+)
 from .conjugate_gradient import Solution, conjugate_gradient
 from .exact import Exact
 
@@ -54,11 +64,12 @@ class Stochastic:
 
     Args:
         probes: K, random tangents for each point.
-        distribution: "orthonormal" (√d times random orthonormal columns: never more variance than the others, and exact
-            at K = d), "gaussian" (as published) or "rademacher".
+        distribution: "orthonormal" (√d times random orthonormal columns: less variance than Gaussian ones, and exact at
+            K = d), "gaussian" (as published) or "rademacher" (best where JᵀJ is nearly diagonal).
         solver: how Wε is found. "direct" builds J without a graph (d tangents, no memory kept: best for small d, say up
             to some hundreds); "cg" is the paper's Algorithm 1; "pcg" preconditions with EEᵀ, E = ∂f†/∂x, for which at
-            most min(d, D − d) + 1 iterations are needed in exact arithmetic: for badly conditioned flows.
+            most min(d, D − d) + 1 iterations are needed in exact arithmetic: for badly conditioned flows of small
+            codimension. "cg" and "pcg" stop on values, so that torch.compile cannot trace them.
         tol: relative residual at which "cg" and "pcg" stop; a loose one biases the gradient.
         max_iter: most iterations; 2d unless given (the paper stops at d).
         generator: source of the probes; torch's own unless given.
@@ -91,16 +102,20 @@ class Stochastic:
 
     def __call__(self, flow: HasLayers | Injection, z: Tensor, *, model_units: bool = False) -> tuple[Tensor, Tensor]:
         """(f(z), a surrogate whose gradient estimates that of L) for z of shape (B, d)."""
-        core, tail = split_isometric_tail(links_of(flow, model_units))
+        links = links_of(flow, model_units)
+        check_latent(links, z)
+        core, tail = split_isometric_tail(links)
         if not core:  # isometric altogether
             return finish(tail, z), z.new_zeros(z.shape[:1])
         x, tangent_map = linearize_through(core, z)
         probes = draw_probes(z, self.probes, self.distribution, self.generator)
+        pushed = tangent_map(probes)
+        check_jacobian(pushed)
         with torch.no_grad():
             weighted, solution = self._weigh(core, z, x, tangent_map, probes)
         if solution is not None:
             self._report(solution)
-        surrogate = (weighted * tangent_map(probes)).flatten(2).sum(dim=2).mean(dim=1)
+        surrogate = (weighted * pushed).flatten(2).sum(dim=2).mean(dim=1)
         return finish(tail, x), surrogate
 
     def _weigh(
@@ -147,8 +162,8 @@ class Stochastic:
             NotConvergedWarning,
             f"conjugate gradients did not reach the relative residual {self.tol:.1e} in {failed} of "
             f"{solution.converged.numel()} problems (worst {worst:.1e} after {int(solution.iterations.max())} iterations): "
-            "the gradient of the log-volume is biased there. Use solver='direct' (small d) or 'pcg', raise max_iter or "
-            "tol, or bound the log-scale of the flow.",
+            "the gradient of the log-volume is biased there. Use solver='direct' (small d) or 'pcg', float64, a larger "
+            "max_iter or tol, or bound the log-scale of the flow.",
         )
 
     def diagnose(
@@ -167,7 +182,9 @@ class Stochastic:
         if repeats < 2:
             raise ValueError(f"expected repeats ≥ 2 for a standard error; got {repeats}")
         links = links_of(flow, model_units)
+        check_latent(links, z)
         core, _ = split_isometric_tail(links)
+        core = core or links  # isometric altogether: all of it, for the condition numbers
         z = z.detach()
         with torch.no_grad():
             x, tangent_map = linearize_through(core, z)
@@ -184,10 +201,10 @@ class Stochastic:
             product = (solved @ jacobian) @ jacobian.mT
             residuals = (product - probes).norm(dim=-1) / probes.norm(dim=-1)
         parameters = [p for link in core for p in link.parameters() if p.requires_grad]
-        estimates = torch.stack(
-            [_gradient(self(flow, z, model_units=model_units)[1], parameters) for _ in range(repeats)]
-        )
-        exact = _gradient(Exact()(flow, z, model_units=model_units)[1], parameters)
+        with torch.enable_grad():
+            draws = [self(flow, z, model_units=model_units)[1] for _ in range(repeats)]
+            estimates = torch.stack([_gradient(draw, parameters) for draw in draws])
+            exact = _gradient(Exact()(flow, z, model_units=model_units)[1], parameters)
         return Diagnostics(
             iterations,
             residuals,
@@ -219,6 +236,8 @@ def draw_probes(z: Tensor, count: int, distribution: Distribution, generator: to
 
 
 def _gradient(value: Tensor, parameters: list[torch.nn.Parameter]) -> Tensor:
+    if not parameters or not value.requires_grad:
+        return value.new_zeros(1)
     gradients = torch.autograd.grad(value.mean(), parameters, allow_unused=True)
     return torch.cat(
         [
