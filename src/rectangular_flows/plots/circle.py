@@ -11,6 +11,7 @@ import torch
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
@@ -41,7 +42,7 @@ def draw_circle(ml: CircleResult, two_step: CircleResult, data: Tensor) -> Figur
     """
     curves = {result.name: trace_curve(result.flow, 4001, tail=1e-4) for result in (ml, two_step)}
     truth = _true_circle()
-    figure = Figure(figsize=(11, 7.4), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(11, 7.6), layout=ConstrainedLayoutEngine(h_pad=0.12), facecolor="white")
     axes = figure.subplots(2, 3)
     top = max(float(truth[1].max()), *(float(c.density.quantile(0.99)) for c in curves.values()))
     scale = Normalize(0, min(top, 1.6 * float(truth[1].max())))
