@@ -31,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _keep_freed_memory() -> None:
-    """Ask glibc not to hand freed memory back after every training step, only to fault it in again: some 10 % of a step.
+    """Ask glibc not to hand freed memory back after every training step, only to fault it in again.
 
     Elsewhere than on glibc this does nothing.
     """

@@ -38,8 +38,17 @@ def links_of(flow: HasLayers | Injection, model_units: bool = False) -> list[Inj
     return flow.layers(model_units=model_units)
 
 
-def split_isometric_tail(links: list[Injection]) -> tuple[list[Injection], list[Injection]]:
-    """(core, tail): the tail is the longest run of isometric links at the data end, which changes no volume."""
+def core_and_tail(
+    flow: HasLayers | Injection, z: Tensor, model_units: bool = False
+) -> tuple[list[Injection], list[Injection]]:
+    """The links of f as (core, tail), with the shape of z checked against the first.
+
+    The tail is the longest run of isometric links at the data end, which changes no volume; the core is empty if f is
+    isometric altogether.
+    """
+    links = links_of(flow, model_units)
+    if links[0]._in_shape is not None:
+        check_shape(z, links[0].in_shape)
     cut = len(links)
     while cut and links[cut - 1].isometric:
         cut -= 1
@@ -66,13 +75,6 @@ def transpose(tangent_map: TangentMap, like: Tensor) -> TangentMap:
     """
     pullback: Callable[[Tensor], tuple[Tensor]] = torch.func.vjp(tangent_map, torch.zeros_like(like))[1]
     return lambda covectors: pullback(covectors)[0]
-
-
-def check_latent(links: list[Injection], z: Tensor) -> None:
-    """Raise a ValueError unless z is a batch of points of the first link's latent space."""
-    shape = links[0]._in_shape
-    if shape is not None:
-        check_shape(z, shape)
 
 
 class _LogVolume(torch.autograd.Function):
@@ -167,11 +169,10 @@ __all__ = [
     "HasLayers",
     "basis",
     "check_jacobian",
-    "check_latent",
+    "core_and_tail",
     "factorise",
     "finish",
     "links_of",
     "log_volume",
-    "split_isometric_tail",
     "transpose",
 ]

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..flows.injection import Injection, linearize_through, push_through
-from .bundle import HasLayers, basis, check_latent, finish, links_of, log_volume, split_isometric_tail
+from .bundle import HasLayers, basis, core_and_tail, finish, log_volume
 from .codimension import codimension_log_volume, codimension_of
 
 
@@ -50,9 +50,7 @@ class Exact:
 
     def __call__(self, flow: HasLayers | Injection, z: Tensor, *, model_units: bool = False) -> tuple[Tensor, Tensor]:
         """(f(z), ½ log det J(z)ᵀJ(z)) for z of shape (B, d)."""
-        links = links_of(flow, model_units)
-        check_latent(links, z)
-        core, tail = split_isometric_tail(links)
+        core, tail = core_and_tail(flow, z, model_units)
         if not core:  # isometric altogether
             return finish(tail, z), z.new_zeros(z.shape[:1])
         if self._use_codimension(core, z.shape[-1]):

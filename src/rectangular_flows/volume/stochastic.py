@@ -21,17 +21,7 @@ from torch import Tensor
 from ..errors import NotConvergedWarning, in_transform, warn
 from ..flows.adapters import draw_normal
 from ..flows.injection import Injection, TangentMap, linearize_inverse_through, linearize_through
-from .bundle import (
-    HasLayers,
-    basis,
-    check_jacobian,
-    check_latent,
-    factorise,
-    finish,
-    links_of,
-    split_isometric_tail,
-    transpose,
-)
+from .bundle import HasLayers, basis, check_jacobian, core_and_tail, factorise, finish, transpose
 from .conjugate_gradient import Solution, conjugate_gradient
 from .exact import Exact
 
@@ -102,9 +92,7 @@ class Stochastic:
 
     def __call__(self, flow: HasLayers | Injection, z: Tensor, *, model_units: bool = False) -> tuple[Tensor, Tensor]:
         """(f(z), a surrogate whose gradient estimates that of L) for z of shape (B, d)."""
-        links = links_of(flow, model_units)
-        check_latent(links, z)
-        core, tail = split_isometric_tail(links)
+        core, tail = core_and_tail(flow, z, model_units)
         if not core:  # isometric altogether
             return finish(tail, z), z.new_zeros(z.shape[:1])
         x, tangent_map = linearize_through(core, z)
@@ -181,10 +169,8 @@ class Stochastic:
         """
         if repeats < 2:
             raise ValueError(f"expected repeats ≥ 2 for a standard error; got {repeats}")
-        links = links_of(flow, model_units)
-        check_latent(links, z)
-        core, _ = split_isometric_tail(links)
-        core = core or links  # isometric altogether: all of it, for the condition numbers
+        core, tail = core_and_tail(flow, z, model_units)
+        core = core or tail  # isometric altogether: all of it, for the condition numbers
         z = z.detach()
         with torch.no_grad():
             x, tangent_map = linearize_through(core, z)
