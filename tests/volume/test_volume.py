@@ -1,10 +1,12 @@
 import copy
 import warnings
+import weakref
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from rectangular_flows import RectangularFlow, flows
 from rectangular_flows.errors import NonFiniteError, NotConvergedWarning, RankDeficientError
@@ -144,6 +146,40 @@ def test_exact_gradient(D, d, seed, bundle_size, codimension):
     expected = gradient(reference(flow, z).sum(), flow, z)
     _, L = Exact(bundle_size, codimension)(flow, z)
     torch.testing.assert_close(gradient(L.sum(), flow, z), expected, rtol=0, atol=1e-9)
+
+
+class PeakBytes(TorchDispatchMode):
+    """Most bytes of tensors alive at a time among those made in its context."""
+
+    def __init__(self):
+        super().__init__()
+        self.live, self.now, self.peak = {}, 0, 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        for tensor in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(tensor, torch.Tensor) and (storage := tensor.untyped_storage())._cdata not in self.live:
+                self.live[storage._cdata] = storage.nbytes()
+                self.now += storage.nbytes()
+                self.peak = max(self.peak, self.now)
+                weakref.finalize(storage, self.freed, storage._cdata)
+        return out
+
+    def freed(self, key):
+        self.now -= self.live.pop(key)
+
+
+def test_bundle_size_bounds_memory():
+    flow = RectangularFlow(flows.RealNVP(20, 4, (64, 64), zero_init=False), flows.Identity(10))
+    z = torch.randn(50, 10)
+    peak = {}
+    for size in (None, 5, 1):
+        with PeakBytes() as count:
+            Exact(size)(flow, z)[1].sum().backward()
+        peak[size] = count.peak
+        flow.zero_grad(set_to_none=True)
+    assert peak[1] < 0.5 * peak[None]
+    assert peak[1] < peak[5] < 0.9 * peak[None]
 
 
 @pytest.mark.parametrize("solver", ["direct", "cg", "pcg"])
