@@ -77,6 +77,7 @@ CASES = {
     "hepmass": Case(21, 10, 750),
     "miniboone": Case(43, 21, 400),
     "mnist": Case(784, 20, 10, latent_hidden=(32,) * 4, image=(1, 28, 28), probes=(1, 4)),  # minutes: only if named
+    "cifar10": Case(3072, 20, 4, latent_hidden=(32,) * 4, image=(3, 32, 32), probes=(1, 4)),
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ._version import __version__
 
-_CASES = ("circle", "power", "gas", "hepmass", "miniboone", "mnist")
+_CASES = ("circle", "power", "gas", "hepmass", "miniboone", "mnist", "cifar10")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     what = bench.add_subparsers(dest="what", metavar="WHAT", required=True)
     volume = what.add_parser("volume", help="one training step, exact and stochastic log-volume")
     volume.add_argument(
-        "--cases", nargs="+", choices=_CASES, default=list(_CASES[:-1]), metavar="CASE", help="%(choices)s"
+        "--cases", nargs="+", choices=_CASES, default=list(_CASES[:5]), metavar="CASE", help="%(choices)s"
     )
     volume.add_argument("--repeats", type=int, default=5, help="rounds, both sides interleaved (default: %(default)s)")
     volume.add_argument("--no-memory", action="store_true", help="skip the memory measurement in child processes")
