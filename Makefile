@@ -25,7 +25,7 @@ $(STAMP): pyproject.toml constraints.txt src/rectangular_flows/_version.py
 
 setup: $(STAMP)  ## make the virtual environment
 
-demo: $(STAMP)  ## the von Mises circle: train both methods, draw the figure
+demo: $(STAMP)  ## the von Mises circle: train both methods, draw the figure, write the report
 	$(BIN)/rnf demo
 
 test: $(STAMP)  ## the tests
@@ -46,8 +46,9 @@ format: $(STAMP)  ## let ruff format and fix
 bench: $(STAMP)  ## speed and memory against the algorithm as published
 	$(BIN)/rnf bench volume
 
-reproduce: $(STAMP)  ## the paper's experiments that are there so far: the circle, seeds 0 to 4
-	for seed in 0 1 2 3 4; do $(BIN)/rnf demo --seed $$seed --out runs/reproduce/circle-$$seed || exit 1; done
+reproduce: $(STAMP)  ## the paper's experiments that are there so far: the circle, seeds 0 to 4, and its grid
+	$(BIN)/rnf reproduce circle
+	$(BIN)/rnf reproduce circle --grid
 
 docs: $(STAMP)  ## make the figures of the documentation again
 	$(BIN)/rnf demo --out runs/demo

@@ -1,15 +1,65 @@
+import csv
 import json
+import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
+import time
+
+import numpy as np
+import pytest
+import torch
 
 import rectangular_flows as rnf
 
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
 
-def run(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "rectangular_flows.cli", *arguments], capture_output=True, text=True, timeout=120
+
+def start(*arguments, cwd=None):
+    command = [sys.executable, "-m", "rectangular_flows.cli", *map(str, arguments)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=cwd, env=ENVIRONMENT)
+
+
+def run(*arguments, cwd=None):
+    process = start(*arguments, cwd=cwd)
+    out, err = process.communicate(timeout=120)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def refused(*arguments, cwd=None, code=2):
+    """The message of a command that must fail as a person would want it to."""
+    done = run(*arguments, cwd=cwd)
+    assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    *notes, message = done.stderr.splitlines()
+    assert message.startswith("rnf: ")
+    assert all(note.startswith("rnf: note: ") for note in notes)
+    return message
+
+
+def helix(path, rows=300, seed=0):
+    angle = np.random.default_rng(seed).normal(size=rows)
+    with path.open("w") as file:
+        writer = csv.writer(file)
+        writer.writerow(["east", "north", "up"])
+        writer.writerows(np.stack([np.cos(angle), np.sin(angle), 0.2 * angle], 1).tolist())
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("trained")
+    data = helix(folder / "helix.csv")
+    done = run(
+        "fit", data, "--latent-dim", 1, "--epochs", 4, "--layers", 2, "--learning-rate", 0.01, "--out", folder / "run"
     )
+    assert done.returncode == 0, done.stderr
+    assert "rnf sample" in done.stdout
+    assert "epoch 4/4" in done.stdout
+    return folder
 
 
 def test_version():
@@ -21,21 +71,31 @@ def test_version():
 def test_help_lists_the_commands():
     done = run("--help")
     assert done.returncode == 0
-    assert re.search(r"^\s+bench\b", done.stdout, re.M)
+    for command in ("demo", "fit", "sample", "score", "evaluate", "plot", "report", "reproduce", "data", "bench"):
+        assert re.search(rf"^\s+{command}\b", done.stdout, re.M), command
 
 
-def test_help_and_version_import_no_torch():
+def test_help_imports_no_torch():
     code = """
 import sys
 from rectangular_flows.cli import main
-for flag in ("--help", "--version"):
+for flags in (["--help"], ["--version"], ["fit", "--help"], ["data", "list"], ["sample", "--help"]):
     try:
-        main([flag])
+        main(flags)
     except SystemExit as stop:
-        assert stop.code == 0
-sys.exit("torch" in sys.modules)
+        assert stop.code == 0, flags
+    assert "torch" not in sys.modules, flags
 """
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60).returncode == 0
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_help_of_fit_has_every_setting():
+    from rectangular_flows.settings import all_settings
+
+    text = run("fit", "--help").stdout
+    for name in all_settings():
+        assert name == "data" or f"--{name.replace('_', '-')}" in text, name
 
 
 def test_public_names_are_there():
@@ -43,24 +103,175 @@ def test_public_names_are_there():
     assert all(getattr(rnf, name) is not None for name in rnf.__all__)
 
 
-def test_unknown_command_is_exit_code_2():
-    done = run("benhc")
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    assert "bench" in done.stderr
+def test_unknown_command():
+    assert "Did you mean 'bench'" in refused("benhc")
 
 
-def test_demo_writes_the_figure(tmp_path):
-    done = run("demo", "--epochs", "2", "--out", str(tmp_path / "new" / "demo"))
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fit", "{data}", "--latent-dim", "1", "--epohcs", "3"], "Did you mean '--epochs'"),
+        (["fit", "{data}", "--latent-dim", "1", "--beta", "-3"], "positive beta; got -3"),
+        (["fit", "{data}", "--latent-dim", "3"], "latent"),
+        (["fit", "{data}"], "--latent-dim"),
+        (["fit"], "no data"),
+        (["fit", "nowhere.csv", "--latent-dim", "1"], "nowhere.csv"),
+        (["fit", "{data}", "--latent-dim", "1", "--columns", "east,nroth"], "north"),
+        (["fit", "{data}", "--latent-dim", "1", "--device", "abacus"], "abacus"),
+        (["fit", "--resume", "nowhere"], "nowhere"),
+        (["sample", "nowhere"], "no model in nowhere"),
+        (["score", "{run}", "nowhere.csv"], "nowhere.csv"),
+        (["sample", "{run}", "-n", "0"], "at least one sample"),
+        (["sample", "{run}", "-o", "samples.doc"], "doc"),
+        (["report", "nowhere"], "no model in nowhere"),
+        (["reproduce", "circle", "--seeds", "0"], "at least one seed"),
+        (["data", "get", "powr"], "Did you mean 'power'"),
+        (["fit", "--resume", "{run}", "--epochs", "9"], "leave out --epochs"),
+    ],
+)
+def test_mistakes_are_told(trained, tmp_path, arguments, message):
+    places = {"data": trained / "helix.csv", "run": trained / "run"}
+    assert message in refused(*(a.format(**places) for a in arguments), cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []  # nothing half-written
+
+
+def test_bad_data_are_told(tmp_path):
+    lines = helix(tmp_path / "good.csv").read_text().splitlines()
+    (tmp_path / "nan.csv").write_text("\n".join([*lines[:5], "1,nan,2", *lines[5:]]))
+    message = refused("fit", "nan.csv", "--latent-dim", 1, cwd=tmp_path)
+    assert "north" in message
+    assert "--drop-invalid" in message
+    (tmp_path / "ragged.csv").write_text("\n".join([*lines[:5], "1,2", *lines[5:]]))
+    assert re.search(r"line 6.*3.*2", refused("fit", "ragged.csv", "--latent-dim", 1, cwd=tmp_path))
+    (tmp_path / "text.csv").write_text("\n".join([*lines[:5], "1,far,2", *lines[5:]]))
+    assert "far" in refused("fit", "text.csv", "--latent-dim", 1, cwd=tmp_path)
+    assert not (tmp_path / "runs").exists()
+    done = run("fit", "nan.csv", "--latent-dim", 1, "--drop-invalid", "--epochs", 1, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "circle.png" in done.stdout
-    assert (tmp_path / "new" / "demo" / "circle.png").stat().st_size > 10_000
-    results = json.loads((tmp_path / "new" / "demo" / "circle.json").read_text())["results"]
-    assert set(results) == {"Maximum likelihood", "Two-step"}
+    assert "1 rows with missing or infinite values were dropped" in done.stdout
+    assert (tmp_path / "runs" / "nan-d1" / "model.json").exists()
+
+
+def test_columns_that_do_not_match_are_told(trained, tmp_path):
+    helix(tmp_path / "two.csv")
+    text = (tmp_path / "two.csv").read_text().replace("up", "height")
+    (tmp_path / "two.csv").write_text(text)
+    message = refused("score", trained / "run", "two.csv", cwd=tmp_path)
+    assert "up" in message
+    assert "height" in message
+    assert not (tmp_path / "scores.csv").exists()
+
+
+def test_samples_and_scores(trained, tmp_path):
+    assert run("sample", trained / "run", "-n", 20, "-o", "a.csv", cwd=tmp_path).returncode == 0
+    assert run("sample", trained / "run", "-n", 20, "-o", "b.csv", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "a.csv").read_text() == (tmp_path / "b.csv").read_text()
+    rows = list(csv.DictReader((tmp_path / "a.csv").read_text().splitlines()))
+    assert list(rows[0]) == ["east", "north", "up"]
+    assert len(rows) == 20
+    shuffled = tmp_path / "shuffled.csv"  # columns are found by name
+    shuffled.write_text("\n".join(["up,east,north", *(f"{r['up']},{r['east']},{r['north']}" for r in rows)]))
+    assert run("score", trained / "run", shuffled, "-o", "scores.csv", "--coordinates", cwd=tmp_path).returncode == 0
+    scores = list(csv.DictReader((tmp_path / "scores.csv").read_text().splitlines()))
+    assert list(scores[0]) == ["log_density", "reconstruction_error", "outlier_score", "z1"]
+    flow = rnf.load(trained / "run")
+    x = torch.tensor([[float(v) for v in row.values()] for row in rows])
+    expected = flow.log_prob(x).tolist()
+    assert [float(row["log_density"]) for row in scores] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def test_evaluation_pictures_and_report(trained):
+    folder = trained / "run"
+    done = run("evaluate", folder, "-n", 200)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads((folder / "evaluation.json").read_text())
+    assert figures["test_rows"] == 30
+    assert np.isfinite([v for v in figures.values() if isinstance(v, float)]).all()
+    assert run("plot", folder).returncode == 0
+    assert {path.name for path in (folder / "figures").iterdir()} == {"pairs.png", "manifold.png"}
+    assert run("report", folder).returncode == 0
+    text = (folder / "report.html").read_text()
+    assert "data:image/png" in text
+    assert "latent_dim = 1" in text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_stopped_and_resumed_is_as_if_never_stopped(trained, tmp_path, number):
+    options = ["--latent-dim", 1, "--epochs", 60, "--layers", 2, "--volume", "stochastic"]
+    data = helix(tmp_path / "helix.csv", rows=2000)
+    process = start("fit", data, *options, "--out", tmp_path / "stopped", cwd=tmp_path)
+    history = tmp_path / "stopped" / "metrics.jsonl"
+    for _ in range(600):
+        if history.exists() and len(history.read_text().splitlines()) > 2:
+            break
+        time.sleep(0.1)
+    sent = time.perf_counter()
+    process.send_signal(number)
+    _, error = process.communicate(timeout=30)
+    assert time.perf_counter() - sent < 10
+    assert process.returncode == 128 + number, error
+    assert "Traceback" not in error
+    how = re.search(r"rnf (fit --resume \S+)", error)
+    assert how, error
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    resumed = run(*how[1].split(), cwd=elsewhere)  # from another folder, with no other argument
+    assert resumed.returncode == 0, resumed.stderr
+    straight = run("fit", data, *options, "--out", tmp_path / "straight", "--quiet", cwd=tmp_path)
+    assert straight.returncode == 0, straight.stderr
+    assert straight.stdout == ""
+    for name in ("model.safetensors", "model.json"):
+        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
+
+
+def test_a_run_that_breaks_down_says_what_to_try(trained, tmp_path):
+    arguments = ["fit", trained / "helix.csv", "--latent-dim", 1, "--learning-rate", 1e4, "--scale", "exp"]
+    message = refused(*arguments, cwd=tmp_path, code=1)
+    assert "learning_rate" in message
+    assert rnf.load(tmp_path / "runs" / "helix-d1").latent_dim == 1
+
+
+def test_an_old_run_is_not_overwritten(trained):
+    before = (trained / "run" / "model.safetensors").read_bytes()
+    arguments = ["fit", trained / "helix.csv", "--latent-dim", 1, "--epochs", 1, "--out", trained / "run"]
+    assert "--resume" in refused(*arguments)
+    assert (trained / "run" / "model.safetensors").read_bytes() == before
+
+
+def test_a_runs_own_configuration_can_be_used_again(trained, tmp_path):
+    arguments = ["fit", "--config", trained / "run" / "config.toml", "--epochs", 2, "--out", tmp_path / "again"]
+    done = run(*arguments)
+    assert done.returncode == 0, done.stderr
+    assert rnf.load(tmp_path / "again").ambient_dim == 3
+
+
+def test_demo(tmp_path):
+    done = run("demo", "--epochs", 3, "--out", tmp_path / "new" / "demo")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "new" / "demo"
+    for name in ("circle.png", "report.html"):
+        assert str(folder / name) in done.stdout
+        assert (folder / name).stat().st_size > 10_000
+    result = json.loads((folder / "maximum-likelihood" / "circle.json").read_text())
+    assert result["mass"] == pytest.approx(1, abs=0.01)
+    assert rnf.load(folder / "two-step").latent_dim == 1
+
+
+def test_reproduce_goes_on_where_it_was(tmp_path):
+    arguments = ["reproduce", "circle", "--seeds", 1, "--epochs", 2, "--out", tmp_path]
+    first = run(*arguments)
+    assert first.returncode == 0, first.stderr
+    assert "smaller KL than two-step" in first.stdout
+    model = tmp_path / "circle" / "circle-ml" / "seed-0" / "model.safetensors"
+    before = model.stat().st_mtime_ns
+    shutil.rmtree(tmp_path / "circle" / "circle-mflow")
+    assert run(*arguments).returncode == 0
+    assert len(json.loads((tmp_path / "circle" / "results.json").read_text())) == 5
+    history = (tmp_path / "circle" / "circle-ml" / "seed-0" / "metrics.jsonl").read_text().splitlines()
+    assert len(history) == 2
+    assert model.stat().st_mtime_ns >= before
 
 
 def test_demo_where_nothing_can_be_written(tmp_path):
     (tmp_path / "file").write_text("")
-    done = run("demo", "--out", str(tmp_path / "file" / "demo"))
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
+    refused("demo", "--out", tmp_path / "file" / "demo")

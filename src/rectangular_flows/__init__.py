@@ -2,34 +2,45 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ._lazy import lazy
 from ._version import __version__
 
 if TYPE_CHECKING:
     from . import errors, flows, volume
     from .manifold import RectangularFlow
+    from .storage import load_model as load
+    from .storage import save_model as save
+    from .training import Run, TrainingConfig, fit
 
-# name → module; loaded on first use, so that the command line can answer --help without torch
-_HOMES = {"RectangularFlow": ".manifold", "errors": "", "flows": "", "volume": ""}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    home = _HOMES[name]
-    value = (
-        getattr(importlib.import_module(home, __name__), name)
-        if home
-        else importlib.import_module(f".{name}", __name__)
-    )
-    globals()[name] = value
-    return value
+_HOMES = {
+    "RectangularFlow": ".manifold",
+    "Run": ".training.run",
+    "TrainingConfig": ".training.config",
+    "errors": "",
+    "fit": ".training.loop",
+    "flows": "",
+    "load": ".storage:load_model",
+    "save": ".storage:save_model",
+    "volume": "",
+}
+__getattr__, _names = lazy(__name__, _HOMES)
 
 
 def __dir__() -> list[str]:
-    return sorted(__all__)
+    return [*_names(), "__version__"]
 
 
-__all__ = ["RectangularFlow", "__version__", "errors", "flows", "volume"]
+__all__ = [
+    "RectangularFlow",
+    "Run",
+    "TrainingConfig",
+    "__version__",
+    "errors",
+    "fit",
+    "flows",
+    "load",
+    "save",
+    "volume",
+]

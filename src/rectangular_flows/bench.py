@@ -59,15 +59,19 @@ class Case:
         latent = flows.Identity(self.d) if self.latent_hidden is None else _paper_flow(self.d, 5, self.latent_hidden)
         return RectangularFlow(ambient, latent)
 
-    def data(self, batch: int | None = None) -> Tensor:
+    def rows(self, probes: int | None) -> int:
+        """Rows of a step: the batch, or as many as keep the published copies, K for each row, to 10,000."""
+        return self.batch if probes is None else min(self.batch, 10_000 // probes)
+
+    def data(self, probes: int | None = None) -> Tensor:
         """Random points, which take the same time as any others."""
-        return torch.randn(self.batch if batch is None else batch, *(self.image or (self.D,)))
+        return torch.randn(self.rows(probes), *(self.image or (self.D,)))
 
     def cost(self, probes: int | None) -> float:
         """Roughly what a published step costs; for the time left only."""
         passes = self.d if probes is None else probes * (2 * min(11, self.d) + 6)
         width = 50_000 * self.D / 28 if self.image else self.layers * sum(self.hidden) ** 2 / len(self.hidden)
-        return self.batch * width * (passes + 2)
+        return self.rows(probes) * width * (passes + 2)
 
 
 CASES = {
@@ -195,7 +199,7 @@ def _measure(
 ) -> Row:
     case = CASES[name]
     torch.manual_seed(0)
-    flow, x = case.flow().to(device), case.data().to(device)
+    flow, x = case.flow().to(device), case.data(probes).to(device)
     steps = [_step(deepcopy(flow), x, published, probes) for published in (True, False)]
     for step in steps:
         step()
@@ -221,7 +225,7 @@ def _measure(
         case=name,
         D=case.D,
         d=case.d,
-        batch=case.batch,
+        batch=case.rows(probes),
         method=_label(probes),
         published_seconds=statistics.median(published),
         ours_seconds=statistics.median(ours),
@@ -331,7 +335,7 @@ def _memory_in_child(name: str, probes: int | None, published: bool, device: str
 def _child(name: str, probes: int | None, published: bool, device: str) -> float:
     case = CASES[name]
     torch.manual_seed(0)
-    flow, x = case.flow().to(device), case.data().to(device)
+    flow, x = case.flow().to(device), case.data(probes).to(device)
     _step(flow, x[:2], published, probes)()  # what libraries set up, gradients, Adam's state: not counted
     step = _step(flow, x, published, probes)
     before = _peak(device, reset=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 from ._version import __version__
 
@@ -13,21 +15,205 @@ _CASES = ("circle", "power", "gas", "hepmass", "miniboone", "mnist", "cifar10")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, 2 for a mistake in what was asked, 130 after Ctrl-C."""
+    """Run one command; the exit code is 0, 2 for a mistake in what was asked, 130 after Ctrl-C, 1 for a failed run."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    warnings.showwarning = lambda message, *_, **__: print(f"rnf: note: {message}", file=sys.stderr)
+    try:
+        return _run(arguments)
+    except KeyboardInterrupt as stop:  # of training, with its state saved, or a plain one
+        print(f"rnf: {stop}" if str(stop) else "rnf: stopped", file=sys.stderr)
+        return int(getattr(stop, "exit_code", 130))
+    except (ValueError, OSError) as error:
+        print(f"rnf: {_text(error)}", file=sys.stderr)
+        return 2
+    except ArithmeticError as error:  # training or scoring broke down, and says what to try
+        print(f"rnf: {error}", file=sys.stderr)
+        return 1
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments[:1] == ["fit"]:
+        from .options import parse_fit
+
+        request = parse_fit(arguments[1:])
+        _keep_freed_memory()
+        from .commands.fit import fit_command
+
+        return fit_command(request)
     parser = _parser()
-    arguments = parser.parse_args(argv)
-    if arguments.command is None:
+    parsed = parser.parse_args(arguments)
+    if parsed.command is None:
         parser.print_help()
         return 0
     _keep_freed_memory()
-    try:
-        return int(arguments.run(arguments))
-    except KeyboardInterrupt:
-        print("rnf: stopped", file=sys.stderr)
-        return 130
-    except (ValueError, OSError) as error:
-        print(f"rnf: {error}", file=sys.stderr)
-        return 2
+    return int(parsed.run(parsed))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Complains in one line, with the nearest command."""
+
+    def error(self, message: str) -> NoReturn:
+        if "invalid choice: " in message:
+            from .settings import nearest
+
+            word = message.split("invalid choice: ")[1].split("'")[1]
+            known = message.split("choose from ")[-1].rstrip(")").replace("'", "").split(", ")
+            message = f"{word!r} is not known.{nearest(word, known)} There are: {', '.join(known)}"
+        raise ValueError(f"{message} (see {self.prog} --help)")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="rnf",
+        description="Learn a low-dimensional manifold in data, and the density on it, by maximum likelihood.",
+        epilog="'rnf COMMAND --help' tells more.",
+    )
+    parser.add_argument("--version", action="version", version=f"rnf {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+
+    def command(name: str, run: Callable[[argparse.Namespace], int], help: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=help, description=f"{help[0].upper()}{help[1:]}.")
+        sub.set_defaults(run=run)
+        return sub
+
+    demo = command("demo", _demo, "the von Mises circle: train both methods, draw the figure, write the report")
+    demo.add_argument("-o", "--out", type=Path, default=Path("runs/demo"), help="folder (default: %(default)s)")
+    demo.add_argument("--seed", type=int, default=0, help="of data, weights and batches (default: %(default)s)")
+    demo.add_argument("--epochs", type=int, help="fewer than the default, for a quick look")
+
+    commands.add_parser("fit", help="train on your own table, or on a known data set", add_help=False)
+
+    sample = command("sample", _sample, "draw samples from a trained model")
+    _run_argument(sample)
+    sample.add_argument("-n", "--count", type=int, default=1000, help="how many (default: %(default)s)")
+    _output_argument(sample, "samples.csv")
+    sample.add_argument("--seed", type=int, default=0, help="of the draws (default: %(default)s)")
+
+    score = command("score", _score, "log-density, distance from the manifold and outlier score of every row")
+    _run_argument(score)
+    score.add_argument("data", metavar="DATA", help="file with the columns the model was trained on")
+    _output_argument(score, "scores.csv")
+    score.add_argument("--coordinates", action="store_true", help="also the coordinates z on the manifold")
+    score.add_argument("--drop-invalid", action="store_true", help="leave out rows with missing or infinite values")
+
+    evaluate = command("evaluate", _evaluate, "how good a model is, on its test rows")
+    _run_argument(evaluate)
+    evaluate.add_argument("-n", "--samples", type=int, default=10_000, help="samples to compare (default: %(default)s)")
+    evaluate.add_argument("--seed", type=int, default=0, help="of the draws (default: %(default)s)")
+
+    plot = command("plot", _plot, "pictures of a run, as PNG files in RUN/figures")
+    _run_argument(plot)
+
+    report = command("report", _report, "one self-contained HTML page about a run")
+    _run_argument(report)
+    report.add_argument("-o", "--output", type=Path, help="file (default: RUN/report.html)")
+
+    reproduce = command("reproduce", _reproduce, "the paper's experiments: published, ours, seeds")
+    reproduce.add_argument("what", choices=("circle",), metavar="WHAT", help="%(choices)s")
+    reproduce.add_argument("--grid", action="store_true", help="circle: all 36 settings of the appendix, one seed")
+    reproduce.add_argument("--seeds", type=int, default=5, help="how many, from 0 (default: %(default)s)")
+    reproduce.add_argument("--epochs", type=int, help="a limit, for a quick look")
+    reproduce.add_argument("-o", "--out", type=Path, default=Path("runs/reproduce"), help="(default: %(default)s)")
+    reproduce.add_argument("--jobs", type=int, help="runs at a time (default: one for each core)")
+
+    data = commands.add_parser("data", help="the data sets that rnf knows, and getting them")
+    which = data.add_subparsers(dest="what", metavar="WHAT", required=True)
+    which.add_parser("list", help="what there is").set_defaults(run=_data_list)
+    get = which.add_parser("get", help="download a data set")
+    get.add_argument("name", metavar="NAME")
+    get.set_defaults(run=_data_get)
+
+    bench = commands.add_parser("bench", help="time and memory against the algorithm as published")
+    what = bench.add_subparsers(dest="what", metavar="WHAT", required=True)
+    volume = what.add_parser("volume", help="one training step, exact and stochastic log-volume")
+    volume.add_argument(
+        "--cases", nargs="+", choices=_CASES, default=list(_CASES[:5]), metavar="CASE", help="%(choices)s"
+    )
+    volume.add_argument("--repeats", type=int, default=5, help="rounds, both sides interleaved (default: %(default)s)")
+    volume.add_argument("--no-memory", action="store_true", help="skip the memory measurement in child processes")
+    volume.add_argument("-o", "--output", type=Path, help="also write the figures to this JSON file")
+    volume.set_defaults(run=_bench_volume)
+    return parser
+
+
+def _run_argument(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, metavar="RUN", help="folder of a run")
+
+
+def _output_argument(parser: argparse.ArgumentParser, default: str) -> None:
+    formats = "CSV, TSV, NPY, NPZ or Parquet"
+    parser.add_argument("-o", "--output", type=Path, default=Path(default), help=f"{formats} (default: %(default)s)")
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from .commands.circle import demo_command
+
+    return demo_command(arguments.out, arguments.seed, arguments.epochs)
+
+
+def _sample(arguments: argparse.Namespace) -> int:
+    from .commands.score import sample_command
+
+    return sample_command(arguments.folder, arguments.count, arguments.output, arguments.seed)
+
+
+def _score(arguments: argparse.Namespace) -> int:
+    from .commands.score import score_command
+
+    options: dict[str, Any] = {"drop_invalid": arguments.drop_invalid, "coordinates": arguments.coordinates}
+    return score_command(arguments.folder, arguments.data, arguments.output, **options)
+
+
+def _evaluate(arguments: argparse.Namespace) -> int:
+    from .commands.evaluate import evaluate_command
+
+    return evaluate_command(arguments.folder, arguments.samples, arguments.seed)
+
+
+def _plot(arguments: argparse.Namespace) -> int:
+    from .commands.report import plot_command
+
+    return plot_command(arguments.folder)
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from .commands.report import report_command
+
+    return report_command(arguments.folder, arguments.output)
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    from .commands.circle import grid_command, reproduce_command
+
+    out, epochs, jobs = arguments.out, arguments.epochs, arguments.jobs
+    if arguments.grid:
+        return grid_command(out / "circle-grid", epochs, jobs)
+    return reproduce_command(out / "circle", arguments.seeds, epochs, jobs)
+
+
+def _data_list(_: argparse.Namespace) -> int:
+    from .commands.data import list_command
+
+    return list_command()
+
+
+def _data_get(arguments: argparse.Namespace) -> int:
+    from .commands.data import get_command
+
+    return get_command(arguments.name)
+
+
+def _bench_volume(arguments: argparse.Namespace) -> int:
+    from .bench import bench_volume
+
+    bench_volume(arguments.cases, arguments.repeats, memory=not arguments.no_memory, output=arguments.output)
+    return 0
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def _keep_freed_memory() -> None:
@@ -46,49 +232,6 @@ def _keep_freed_memory() -> None:
     trim_threshold, mmap_threshold = -1, -3
     mallopt(trim_threshold, 2**31 - 1)
     mallopt(mmap_threshold, 2**25)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="rnf",
-        description="Learn a low-dimensional manifold in data, and the density on it, by maximum likelihood.",
-    )
-    parser.add_argument("--version", action="version", version=f"rnf {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", title="commands")
-
-    demo = commands.add_parser("demo", help="the von Mises circle: train both methods, draw the figure")
-    demo.add_argument(
-        "-o", "--out", type=Path, default=Path("runs/demo"), help="folder for the results (default: %(default)s)"
-    )
-    demo.add_argument("--seed", type=int, default=0, help="of data, weights and batches (default: %(default)s)")
-    demo.add_argument("--epochs", type=int, help="fewer than the default, for a quick look")
-    demo.set_defaults(run=_demo)
-
-    bench = commands.add_parser("bench", help="time and memory against the algorithm as published")
-    what = bench.add_subparsers(dest="what", metavar="WHAT", required=True)
-    volume = what.add_parser("volume", help="one training step, exact and stochastic log-volume")
-    volume.add_argument(
-        "--cases", nargs="+", choices=_CASES, default=list(_CASES[:5]), metavar="CASE", help="%(choices)s"
-    )
-    volume.add_argument("--repeats", type=int, default=5, help="rounds, both sides interleaved (default: %(default)s)")
-    volume.add_argument("--no-memory", action="store_true", help="skip the memory measurement in child processes")
-    volume.add_argument("-o", "--output", type=Path, help="also write the figures to this JSON file")
-    volume.set_defaults(run=_bench_volume)
-    return parser
-
-
-def _demo(arguments: argparse.Namespace) -> int:
-    from .demo import run_demo
-
-    run_demo(arguments.out, arguments.seed, arguments.epochs)
-    return 0
-
-
-def _bench_volume(arguments: argparse.Namespace) -> int:
-    from .bench import bench_volume
-
-    bench_volume(arguments.cases, arguments.repeats, memory=not arguments.no_memory, output=arguments.output)
-    return 0
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from .errors import NonFiniteError, RoundTripWarning, check_finite, in_transform, warn
 from .flows.adapters import Density, as_density
+from .flows.description import Described
 from .flows.injection import (
     Bijection,
     Chain,
@@ -34,7 +35,7 @@ from .volume.bundle import basis
 _CHUNK_SCALARS = 2**25  # of one bundle at its widest place, when no graph is kept: 128 MiB in float32
 
 
-class RectangularFlow(nn.Module):
+class RectangularFlow(Described, nn.Module):
     r"""A d-dimensional manifold in R^D, x = f(z), with a density p_h on its coordinates z.
 
     Densities are **with respect to the Riemannian measure of the manifold** (length on a curve, area on a surface), in
@@ -223,14 +224,18 @@ class RectangularFlow(nn.Module):
 
     # --- care
 
+    def rows_at_once(self) -> int:
+        """Rows whose bundle of d tangents takes about 128 MiB in float32 when no graph is kept."""
+        widest = max(link.activation_size for link in self.layers())
+        return max(1, _CHUNK_SCALARS // (self.latent_dim * widest))
+
     def _in_batches(self, function: Callable[[Tensor], Tensor], rows: Tensor, batch_size: int | None) -> Tensor:
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"expected batch_size ≥ 1 or None; got {batch_size}")
         if batch_size is None:
             if torch.is_grad_enabled() or in_transform(rows):
                 return function(rows)
-            widest = max(link.activation_size for link in self.layers())
-            batch_size = max(1, _CHUNK_SCALARS // (self.latent_dim * widest))
+            batch_size = self.rows_at_once()
         if len(rows) <= batch_size:
             return function(rows)
         return torch.cat([function(part) for part in rows.split(batch_size)])

@@ -1,13 +1,13 @@
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from rectangular_flows import RectangularFlow, flows
+from rectangular_flows import RectangularFlow, TrainingConfig, fit, flows
 from rectangular_flows.data import von_mises_circle
 from rectangular_flows.errors import NonFiniteError
-from rectangular_flows.training import Objective, TrainingConfig, fit
-from rectangular_flows.training.schedule import learning_rate, likelihood_weight
+from rectangular_flows.training import Objective
 from rectangular_flows.volume import Exact, Stochastic
 
 
@@ -18,6 +18,10 @@ def make_flow(seed=0, outer=()):
 
 def data():
     return von_mises_circle(600, seed=0), von_mises_circle(200, seed=1)
+
+
+def same(first, second):
+    return all(torch.equal(first[key], second[key]) for key in first) and first.keys() == second.keys()
 
 
 def test_objective_is_the_formula():
@@ -36,13 +40,24 @@ def test_objective_is_the_formula():
 def test_two_step_passes_train_their_own_part_only():
     flow = make_flow()
     objective = Objective(flow, Exact(), beta=3.0)
-    objective.likelihood_step(data()[0]).backward()
+    objective(data()[0], part="likelihood").loss.backward()
     assert all(p.grad is None for p in flow.ambient.parameters())
     assert all(p.grad is not None for p in flow.latent.parameters())
     flow.zero_grad()
-    objective.reconstruction_step(data()[0]).backward()
+    objective(data()[0], part="reconstruction").loss.backward()
     assert all(p.grad is None for p in flow.latent.parameters())
     assert any(p.grad is not None and p.grad.abs().max() > 0 for p in flow.ambient.parameters())
+
+
+@pytest.mark.parametrize("fraction", [0.3, 0.5])
+def test_volume_of_a_part_of_the_batch_is_unbiased(fraction):
+    # over all rotations of the batch every row is in the part equally often, so that the mean is exact
+    flow = make_flow().double()
+    x = von_mises_circle(10, seed=0).double()
+    full, part = Objective(flow, Exact(), 7.0), Objective(flow, Exact(), 7.0, volume_fraction=fraction)
+    mean = torch.stack([part(x.roll(i, 0)).loss for i in range(10)]).mean()
+    torch.testing.assert_close(mean, full(x).loss)
+    torch.testing.assert_close(part(x).reconstruction, full(x).reconstruction)
 
 
 @pytest.mark.parametrize(
@@ -52,23 +67,49 @@ def test_training_improves_the_validation_objective(method, volume):
     train, validation = data()
     config = TrainingConfig(method, volume, epochs=8, batch_size=100, learning_rate=1e-2, schedule="cosine")
     lines = []
-    run = fit(make_flow(), train, config, validation=validation, on_epoch=lines.append)
+    run = fit(make_flow(), train, config, validation=validation, on_epoch=lambda run: lines.append(run.history[-1]))
     assert lines == run.history
     assert run.history[-1].objective < run.history[0].objective - 1
+    assert run.finished == "all epochs done"
     best = min(run.history, key=lambda line: line.objective)
     assert run.best_epoch == best.epoch
     objective = Objective(run.flow, Exact(), 50)
     with torch.no_grad():
-        two_step = objective.likelihood_step(validation) + objective.reconstruction_step(validation)
+        two_step = objective(validation, part="likelihood").loss + objective(validation, part="reconstruction").loss
         expected = objective(validation).loss if method == "ml" else two_step
     assert float(expected) == pytest.approx(best.objective, rel=1e-5)
 
 
-def test_same_seed_same_weights():
+@pytest.mark.parametrize("volume", [Exact(), Stochastic()])
+def test_same_seed_same_weights_and_the_global_generator_is_left_alone(volume):
     train, validation = data()
-    config = TrainingConfig(epochs=2, batch_size=100, volume=Exact())
-    first, again = (fit(make_flow(), train, config, validation=validation).flow.state_dict() for _ in range(2))
-    assert all(torch.equal(first[key], again[key]) for key in first)
+    config = TrainingConfig(epochs=2, batch_size=100, volume=volume, seed=3)
+    states = []
+    for _ in range(2):
+        torch.manual_seed(len(states))
+        before = torch.get_rng_state()
+        flow = make_flow()
+        torch.set_rng_state(before)
+        states.append(fit(flow, train, config, validation=validation).flow.state_dict())
+        assert torch.equal(torch.get_rng_state(), before)
+    assert same(*states)
+    other = fit(
+        make_flow(), train, TrainingConfig(epochs=2, batch_size=100, volume=volume, seed=4), validation=validation
+    )
+    assert not same(states[0], other.flow.state_dict())
+
+
+def test_numpy_and_tensors_give_the_same():
+    train, validation = data()
+    config = TrainingConfig(epochs=1, batch_size=100)
+    tensors = fit(make_flow(), train, config, validation=validation).flow.state_dict()
+    arrays = fit(make_flow(), train.numpy(), config, validation=validation.numpy()).flow.state_dict()
+    assert same(tensors, arrays)
+
+
+def test_a_tenth_is_held_out_by_seed():
+    run = fit(make_flow(), data()[0], TrainingConfig(epochs=1, batch_size=60))
+    assert run.progress.steps == 9  # 540 rows
 
 
 def test_early_stopping_counts_from_the_end_of_the_annealing():
@@ -76,36 +117,133 @@ def test_early_stopping_counts_from_the_end_of_the_annealing():
     config = TrainingConfig(epochs=30, batch_size=300, learning_rate=1e-9, anneal=(1, 4), patience=3)
     run = fit(make_flow(), train, config, validation=validation)
     assert 7 <= run.history[-1].epoch < 30
+    assert run.best_epoch >= 4
+    assert "no better objective for 3 epochs" in run.finished
+    assert [line.weight for line in run.history[:5]] == pytest.approx([0, 1 / 6, 0.5, 5 / 6, 1], abs=1e-9)
 
 
-def test_a_non_finite_loss_stops_and_keeps_the_last_good_weights():
+def test_annealing_in_steps():
+    train, validation = data()
+    config = TrainingConfig(epochs=3, batch_size=100, anneal=(6, 12), anneal_in="steps")
+    run = fit(make_flow(), train, config, validation=validation)
+    assert [line.weight for line in run.history] == pytest.approx([0, 5 / 6, 1], abs=1e-9)
+    assert run.best_epoch >= 2
+
+
+def test_annealing_that_outlasts_the_run_keeps_the_last_weights():
+    train, validation = data()
+    run = fit(make_flow(), train, TrainingConfig(epochs=2, batch_size=300, anneal=(0, 9)), validation=validation)
+    assert run.best_epoch == 0
+    assert not same(run.flow.state_dict(), make_flow().state_dict())
+
+
+@pytest.mark.parametrize("monitor", ["nll", "reconstruction", "fid-like", "mine"])
+def test_the_best_weights_are_those_of_the_named_metric(monitor):
+    train, validation = data()
+    seen = []
+
+    def mine(flow, rows):
+        seen.append(len(rows))
+        return abs(len(seen) - 2.0)  # least at the second validation
+
+    config = TrainingConfig(epochs=4, batch_size=100, learning_rate=1e-2, monitor=monitor)
+    run = fit(make_flow(), train, config, validation=validation, metrics={"mine": mine})
+    values = [line.value(monitor) for line in run.history]
+    assert run.best_epoch == 1 + int(np.argmin(values))
+    assert run.progress.best == min(values)
+    if monitor == "mine":
+        assert run.best_epoch == 2
+        assert seen == [200] * 4
+
+
+def test_an_unknown_metric_is_told_before_training():
+    with pytest.raises(ValueError, match=r"monitor among objective, nll, reconstruction, fid-like; got 'auc'"):
+        fit(make_flow(), data()[0], TrainingConfig(monitor="auc"))
+
+
+@pytest.mark.parametrize("rate", [1e30, 1e4])
+def test_a_non_finite_loss_stops_and_keeps_the_last_good_weights(rate):
     train, validation = data()
     flow = make_flow()
-    flow.to(torch.float32)
-    config = TrainingConfig(epochs=50, batch_size=100, learning_rate=1e30)
-    with pytest.raises(NonFiniteError):
+    config = TrainingConfig(epochs=50, batch_size=100, learning_rate=rate)
+    with pytest.raises(NonFiniteError, match=r"(?s)stopped in epoch.*learning_rate"):
         fit(flow, train, config, validation=validation)
+    assert all(bool(torch.isfinite(value).all()) for value in flow.state_dict().values())
 
 
-def test_schedules():
-    config = TrainingConfig(epochs=20, learning_rate=0.1, schedule="cosine", warm_up=4, anneal=(2, 6))
-    assert learning_rate(config, 2) == pytest.approx(0.05)
-    assert learning_rate(config, 4) == pytest.approx(0.1)
-    assert learning_rate(config, 12) == pytest.approx(0.05)
-    assert learning_rate(config, 20) == pytest.approx(0, abs=1e-12)
-    assert [likelihood_weight(config, e) for e in (0, 2, 4, 6, 10)] == [0, 0, 0.5, 1, 1]
-    assert math.isclose(likelihood_weight(TrainingConfig(), 0), 1)
+def test_a_target_error_is_met():
+    train, validation = data()
+    settings = {"epochs": 100, "batch_size": 150, "learning_rate": 1e-2, "schedule": "cosine", "clip": 5.0}
+    reached = {}
+    for target in (0.05, 0.01):
+        config = TrainingConfig(beta=1.0, target_error=target, dual_rate=0.05, **settings)
+        run = fit(make_flow(), train, config, validation=validation)
+        reached[target] = next(line for line in run.history if line.epoch == run.best_epoch)
+        assert reached[target].reconstruction <= 1.1 * target
+    assert reached[0.01].beta > reached[0.05].beta  # a smaller error needs a larger weight
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"method": "em"}, "ml, two-step; got 'em'"),
-        ({"schedule": "stairs"}, "constant, cosine; got 'stairs'"),
-        ({"beta": -1}, "positive beta; got -1"),
-        ({"anneal": (5, 2)}, "start ≤ end"),
-    ],
-)
-def test_mistakes_are_told(settings, message):
-    with pytest.raises(ValueError, match=message):
-        TrainingConfig(**settings)
+def test_moving_average_is_what_is_kept():
+    train, validation = data()
+    config = TrainingConfig(epochs=3, batch_size=100, learning_rate=1e-2, ema=0.5, clip=1.0)
+    plain = fit(make_flow(), train, TrainingConfig(**{**vars(config), "ema": None}), validation=validation)
+    averaged = fit(make_flow(), train, config, validation=validation)
+    assert not same(plain.flow.state_dict(), averaged.flow.state_dict())
+    expected = Objective(averaged.flow, Exact(), 50)(validation).loss.item()
+    assert averaged.progress.best == pytest.approx(expected, rel=1e-5)
+
+
+def test_moving_average_against_its_formula():
+    from rectangular_flows.training.average import Average
+
+    layer = torch.nn.Linear(1, 1, bias=False)
+    with torch.no_grad():
+        layer.weight.fill_(1.0)
+    average, expected = Average(layer, 0.9), 1.0
+    for step in range(200):
+        with torch.no_grad():
+            layer.weight.fill_(float(step))
+        average.update(step)
+        decay = min(0.9, (1 + step) / (10 + step))
+        expected = decay * expected + (1 - decay) * step
+    with average.in_place():
+        assert float(layer.weight.detach()) == pytest.approx(expected, rel=1e-6)
+    assert float(layer.weight.detach()) == 199
+
+
+@pytest.mark.parametrize("optimiser", ["adam", "adamw"])
+@pytest.mark.parametrize("method", ["ml", "two-step"])
+def test_parts_of_a_batch_add_up(optimiser, method):
+    train, validation = data()
+    decay = 0.1 if optimiser == "adamw" else 0.0
+    settings = {"method": method, "epochs": 2, "batch_size": 100, "optimiser": optimiser, "weight_decay": decay}
+    settings |= {"dtype": "float64", "clip": 3.0}
+    whole = fit(make_flow(), train, TrainingConfig(**settings), validation=validation)
+    parts = fit(make_flow(), train, TrainingConfig(**settings, memory=0.2), validation=validation)
+    assert whole.flow.encode(train.double()).dtype == torch.float64
+    for key, value in whole.flow.state_dict().items():
+        torch.testing.assert_close(parts.flow.state_dict()[key], value, rtol=1e-9, atol=1e-12)
+
+
+def test_rows_within_a_budget():
+    from rectangular_flows.training.memory import rows_within, saved_bytes
+
+    objective = Objective(make_flow(), Exact(), 50.0)
+    x = von_mises_circle(64, seed=0)
+    assert saved_bytes(objective, x) == pytest.approx(8 * saved_bytes(objective, x[:8]), rel=0.05)
+    rows = rows_within(objective, x, budget_mib=1.0)
+    assert saved_bytes(objective, von_mises_circle(rows, seed=0)) < 2**20
+    assert rows_within(objective, x, budget_mib=1e-9) == 1
+
+
+def test_wrong_shapes_and_bad_rows_are_told():
+    with pytest.raises(ValueError, match=r"data of shape \(N, 2\); got \(10, 3\)"):
+        fit(make_flow(), torch.zeros(10, 3))
+    bad = von_mises_circle(50, seed=0)
+    bad[3, 1] = math.nan
+    with pytest.raises(NonFiniteError, match="1 of 50 rows of data"):
+        fit(make_flow(), bad)
+    with pytest.raises(ValueError, match="'abacus' cannot be used"):
+        fit(make_flow(), data()[0], TrainingConfig(device="abacus"))
+    with pytest.raises(ValueError, match="no parameters"):
+        fit(RectangularFlow(flows.Identity(2), flows.Identity(1)), data()[0])

@@ -14,11 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .description import Described
 from .injection import Bijection
 from .linear import Whitening
 
+_ZUKO = ("BPF", "CNF", "GF", "GMM", "MAF", "NAF", "NCSF", "NICE", "NSF", "RealNVP", "SOSPF", "UNAF")
 
-class Density(nn.Module, ABC):
+
+class Density(Described, nn.Module, ABC):
     """A probability density on R^d with samples."""
 
     features: int
@@ -73,20 +76,24 @@ class ZukoDensity(Density):
     scale they learn nothing. It starts as the identity and takes its values from data by ``initialise``.
 
     Args:
-        flow: a zuko flow without context, such as ``zuko.flows.NSF(features=3, passes=2)``.
+        flow: the name of a class in ``zuko.flows``, which is made with ``settings`` and can be saved with the model; or a
+            zuko flow without context that you made yourself, such as ``zuko.flows.NSF(features=3, passes=2)``.
         whiten: whether to put the (trained) whitening before it.
+        settings: arguments of the named class.
 
     Example:
-        >>> import torch, zuko
-        >>> h = ZukoDensity(zuko.flows.NSF(features=2, transforms=1, passes=2))
+        >>> import torch
+        >>> h = ZukoDensity("NSF", features=2, transforms=1, passes=2)
         >>> h.log_prob(torch.zeros(3, 2)).shape, h.sample(5).shape
         (torch.Size([3]), torch.Size([5, 2]))
     """
 
-    def __init__(self, flow: nn.Module, whiten: bool = True):
+    def __init__(self, flow: nn.Module | str, whiten: bool = True, **settings: Any):
         super().__init__()
-        self.flow = flow
-        shape = tuple(_distribution(flow).event_shape)
+        if settings and not isinstance(flow, str):
+            raise ValueError(f"settings are for a flow given by name; got {', '.join(settings)} and a ready flow")
+        self.flow: nn.Module = _zuko_class(flow)(**settings) if isinstance(flow, str) else flow
+        shape = tuple(_distribution(self.flow).event_shape)
         if len(shape) != 1:
             raise ValueError(f"expected a density on vectors as h; got event shape {shape}")
         self.features = shape[0]
@@ -137,6 +144,14 @@ def draw_normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator
     """Standard normal draws with the dtype and device of ``like``, from the generator's own device if there is one."""
     device = like.device if generator is None else generator.device
     return torch.randn(shape, dtype=like.dtype, device=device, generator=generator).to(like.device)
+
+
+def _zuko_class(name: str) -> Any:
+    import zuko.flows
+
+    if name not in _ZUKO:
+        raise ValueError(f"expected the name of a zuko flow among {', '.join(_ZUKO)}; got {name!r}")
+    return getattr(zuko.flows, name)
 
 
 def _distribution(flow: nn.Module) -> Any:

@@ -14,13 +14,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .description import Described
 from .injection import Bijection, Shape, TangentMap
 from .networks import Network
 
 Scale = Literal["tanh", "exp", "sigmoid"]
 
 
-class Mask(nn.Module, ABC):
+class Mask(Described, nn.Module, ABC):
     """Which coordinates a coupling keeps and which it changes. Works on batches and on bundles of tangents alike."""
 
     shape: Shape
@@ -83,8 +84,10 @@ class SliceMask(Mask):
     def merge(self, kept: Tensor, changed: Tensor) -> Tensor:
         if self._interleaved and len(self.shape) == 1:  # much faster than picking by index
             even, odd = (kept, changed) if self._keeps_first else (changed, kept)
-            odd = F.pad(odd, (0, even.shape[-1] - odd.shape[-1]))
-            return torch.stack((even, odd), dim=-1).flatten(-2)[..., : self.shape[0]]
+            if even.shape[-1] == odd.shape[-1]:
+                return torch.stack((even, odd), dim=-1).flatten(-2)
+            odd = F.pad(odd, (0, 1))
+            return torch.stack((even, odd), dim=-1).flatten(-2)[..., :-1]
         both = torch.cat((kept, changed), dim=self.channel_dim)
         return both if self._in_order else both.index_select(self.channel_dim, self._order)
 

@@ -17,12 +17,14 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
+from .description import Described
+
 Shape = tuple[int, ...]
 TangentMap = Callable[[Tensor], Tensor]
 """A linear map of a bundle of tangents, (B, K, *in_shape) → (B, K, *out_shape)."""
 
 
-class Injection(nn.Module, ABC):
+class Injection(Described, nn.Module, ABC):
     r"""An injective map x = f(z) with a left inverse, f†(f(z)) = z.
 
     A subclass gives :meth:`forward` and :meth:`inverse`; every other method then works, through :mod:`torch.func`.

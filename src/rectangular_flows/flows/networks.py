@@ -20,13 +20,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .description import Described
 from .injection import TangentMap, fold
 from .tangents import tangent_mlp
 
 Activation = Literal["tanh", "silu", "relu"]
 
 
-class Network(nn.Module, ABC):
+class Network(Described, nn.Module, ABC):
     """A differentiable map of a batch, (B, *in) → (B, *out), that is linearised on request."""
 
     activation_size: int
@@ -76,19 +77,23 @@ class MLP(Network):
 
     def forward(self, x: Tensor) -> Tensor:
         value = _VALUE[self.activation]
-        for layer in self.layers[:-1]:
-            x = value(layer(x))
-        y: Tensor = self.layers[-1](x)
-        return y
+        *first, last = self._weights()
+        for weight, bias in first:
+            x = value(F.linear(x, weight, bias))
+        return F.linear(x, *last)
+
+    def _weights(self) -> list[tuple[Tensor, Tensor]]:
+        return [(layer.weight, layer.bias) for layer in self.layers]  # type: ignore[misc]
 
     def linearize(self, x: Tensor) -> tuple[Tensor, TangentMap]:
         slopes = []
-        for layer in self.layers[:-1]:
-            x, slope = _WITH_SLOPE[self.activation](layer(x))
+        *first, last = self._weights()
+        for weight, bias in first:
+            x, slope = _WITH_SLOPE[self.activation](F.linear(x, weight, bias))
             slopes.append(slope)
-        y = self.layers[-1](x)
+        y = F.linear(x, *last)
 
-        weights: list[Tensor] = [layer.weight for layer in self.layers]  # type: ignore[misc]
+        weights = [weight for weight, _ in (*first, last)]
         return y, lambda tangents: tangent_mlp(tangents, slopes, weights)
 
 
@@ -225,7 +230,7 @@ def check_activation(name: str) -> Activation:
 
 def _tanh_with_slope(x: Tensor) -> tuple[Tensor, Tensor]:
     y = torch.tanh(x)
-    return y, 1 - y * y
+    return y, torch.addcmul(y.new_ones(()), y, y, value=-1)  # 1 − y² in one pass
 
 
 def _silu_with_slope(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -69,7 +69,7 @@ def circle_fit(flow: RectangularFlow, kappa: float = 1.0, centre: float = math.p
     ``kl`` asks what density the model assigns to points of the circle; ``sector_kl`` and ``total_variation`` ask where its
     samples go, by the probabilities of ``bins`` equal sectors, and are the stricter ones.
     """
-    curve = trace_curve(flow, 200_001)
+    curve = trace_curve(flow, 100_001)
     middle = (curve.points[1:] + curve.points[:-1]) / 2
     angle = torch.atan2(middle[:, 1], middle[:, 0])
     model = _sector_probabilities(angle, curve.probability, bins)

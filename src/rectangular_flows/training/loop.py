@@ -3,128 +3,316 @@
 from __future__ import annotations
 
 import copy
+import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ..errors import NonFiniteError
+from ..errors import NonFiniteError, NumericalError
 from ..manifold import RectangularFlow
-from ..volume import Exact
+from ..storage import fingerprint, save_model
+from .average import Average
+from .checkpoint import load_checkpoint, save_checkpoint
 from .config import TrainingConfig
-from .objective import Objective
-from .schedule import learning_rate, likelihood_weight
+from .distributed import World
+from .evaluation import Metric, Values, evaluate, metrics_for
+from .folder import RunFolder, read_history
+from .memory import rows_within
+from .objective import Objective, Part, Terms
+from .rows import Rows, mix, shuffled, split, take
+from .run import Epoch, Progress, Run
+from .schedule import annealing, dual_step, learning_rate, likelihood_weight
+from .setup import choose_device, make_optimiser, seed_everything
+from .signals import Interrupted, StopSignals
 
-
-@dataclass(frozen=True)
-class Epoch:
-    """One line of the history."""
-
-    epoch: int
-    objective: float
-    """What the best weights are chosen by, on the validation rows: the full objective with the exact volume and the
-    likelihood at full weight; for the two-step method the sum of its two losses, which know no volume."""
-    negative_log_likelihood: float
-    reconstruction: float
-    seconds: float
-
-
-@dataclass
-class Run:
-    """What a training run left: the flow with its best weights, and how it got there."""
-
-    flow: RectangularFlow
-    config: TrainingConfig
-    history: list[Epoch] = field(default_factory=list)
-    best_epoch: int = 0
-    seconds: float = 0.0
+_PASSES: dict[str, tuple[Part, ...]] = {"ml": ("all",), "two-step": ("likelihood", "reconstruction")}
+_SECONDS_BETWEEN_CHECKPOINTS = 30.0
 
 
 def fit(
     flow: RectangularFlow,
-    train: Tensor,
-    config: TrainingConfig,
+    data: Rows,
+    config: TrainingConfig | None = None,
     *,
-    validation: Tensor,
-    on_epoch: Callable[[Epoch], None] | None = None,
+    validation: Rows | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    metrics: Mapping[str, Metric] | None = None,
+    on_step: Callable[[Run], None] | None = None,
+    on_epoch: Callable[[Run], None] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> Run:
     """Train a flow in place; it ends with the weights that were best on the validation rows.
 
+    Every random draw is a function of ``config.seed`` and of the step, so that a run that was stopped and resumed gives
+    the same weights, bit by bit, as one that was not (on the same machine). The global generator is left alone.
+
     Args:
-        flow: the model; initialise it from data first if it has layers that want that.
-        train: rows, (N, *data_shape), on the flow's device.
+        flow: the model; initialise it from data first if it has layers that want that (``flow.initialise(data)``).
+        data: rows, (N, *data_shape), a tensor or a NumPy array (which may be memory-mapped).
         config: the settings.
-        validation: rows for choosing the best weights and for stopping early.
-        on_epoch: called after every validation.
+        validation: rows for choosing the best weights and for stopping early; a tenth of the data, held out by seed,
+            unless given.
+        out: folder for configuration, history, model and checkpoints. With one, Ctrl-C and SIGTERM save and stop.
+        resume: go on from the checkpoint in ``out``.
+        overwrite: replace a run that is in ``out``.
+        metrics: more to compute at each validation, name → function of the flow and the validation rows.
+        on_step: called with the run after every step.
+        on_epoch: called with the run after every validation; ``run.history[-1]`` is the new line.
+        settings: more for ``config.toml`` (what made the model and the data).
+        facts: more for ``model.json``, such as column names.
 
     Raises:
-        NonFiniteError: the loss became NaN or infinite; the flow is left with its best weights so far.
+        NonFiniteError: the loss or its gradient became NaN or infinite; the flow is left with its best weights so far.
+        Interrupted: a signal came; the state is in ``out``.
+
+    Example:
+        >>> from rectangular_flows import RectangularFlow, flows
+        >>> from rectangular_flows.data import von_mises_circle
+        >>> flow = RectangularFlow(flows.RealNVP(2, layers=2), flows.Identity(1))
+        >>> run = fit(flow, von_mises_circle(200, seed=0), TrainingConfig(epochs=2, batch_size=50))
+        >>> [line.epoch for line in run.history]
+        [1, 2]
     """
-    objective = Objective(flow, config.volume, config.beta)
-    exact = Objective(flow, Exact(), config.beta)
-    optimiser = torch.optim.Adam(flow.parameters(), lr=config.learning_rate, fused=True)
-    shuffle = torch.Generator().manual_seed(config.seed)
-    run = Run(flow, config)
-    best, best_weights, start = float("inf"), copy.deepcopy(flow.state_dict()), time.perf_counter()
+    config = config or TrainingConfig()
+    chosen = metrics_for(config, metrics)
+    world = World(choose_device(config.device))
+    devices = [world.device] if world.device.type == "cuda" else []
+    with world.open(), torch.random.fork_rng(devices):
+        flow.to(world.device, None if config.dtype is None else getattr(torch, config.dtype)).train()
+        dtype = next((p.dtype for p in flow.parameters()), torch.float32)
+        train, rest = split(data, validation, flow.data_shape, config.seed)
+        held_out = take(rest, slice(config.validation_rows), world.device, dtype)
+        loop = _Loop(flow, train, held_out, config, world, chosen, None if out is None else Path(out), facts or {})
+        loop.open({**config.settings(), **(settings or {})}, resume, overwrite)
+        return loop.run_to_the_end(on_step, on_epoch)
 
-    def step(loss: Tensor, epoch: float) -> None:
-        if not bool(torch.isfinite(loss)):
-            flow.load_state_dict(best_weights)
-            raise NonFiniteError(
-                f"the loss became {float(loss):.3g} in epoch {epoch:.2f}; the flow has its best weights again (epoch "
-                f"{run.best_epoch}). Lower learning_rate, set clip (say 5), or bound the log-scale (scale='tanh')."
-            )
-        optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        if config.clip is not None:
-            torch.nn.utils.clip_grad_norm_(flow.parameters(), config.clip)
-        for group in optimiser.param_groups:
-            group["lr"] = learning_rate(config, epoch)
-        optimiser.step()
 
-    for epoch in range(config.epochs):
-        passes = [0] if config.method == "ml" else [1, 2]
-        for kind in passes:
-            rows = torch.randperm(len(train), generator=shuffle).to(train.device).split(config.batch_size)
-            for i, batch in enumerate(rows):
-                now = epoch + i / len(rows)
-                weight = likelihood_weight(config, now)
-                if kind == 0:
-                    step(objective(train[batch], weight).loss, now)
-                elif kind == 1 and weight > 0:
-                    step(weight * objective.likelihood_step(train[batch]), now)
-                elif kind == 2:
-                    step(objective.reconstruction_step(train[batch]), now)
+class _Loop:
+    """One run: what it is made of, and the loop over epochs, passes and steps."""
 
-        if (epoch + 1) % config.evaluate_every and epoch + 1 < config.epochs:
-            continue
-        with torch.no_grad():
-            terms = exact(validation)
-            loss = terms.loss
-            if config.method == "two-step":
-                loss = objective.likelihood_step(validation) + config.beta * terms.reconstruction
-        line = Epoch(
-            epoch + 1,
-            float(loss),
-            float(terms.negative_log_likelihood),
-            float(terms.reconstruction),
-            time.perf_counter() - start,
+    def __init__(
+        self,
+        flow: RectangularFlow,
+        train: Rows,
+        held_out: Tensor,
+        config: TrainingConfig,
+        world: World,
+        metrics: Mapping[str, Metric],
+        out: Path | None,
+        facts: Mapping[str, Any],
+    ):
+        self.flow, self.train, self.held_out = flow, train, held_out
+        self.config, self.world, self.metrics, self.facts = config, world, metrics, facts
+        self.objective = Objective(flow, config.volume, config.beta, config.volume_fraction)
+        self.module = world.wrap(self.objective)
+        self.parameters = [p for p in flow.parameters() if p.requires_grad]
+        self.optimiser = make_optimiser(self.parameters, config)
+        self.average = Average(flow, config.ema)
+        self.passes = _PASSES[config.method]
+        self.batches = math.ceil(len(train) / config.batch_size)
+        self.steps_per_epoch = self.batches * len(self.passes)
+        self.annealed = math.ceil(annealing(config, self.steps_per_epoch)[1])
+        first = take(train, slice(8), held_out.device, held_out.dtype)
+        self.rows_at_once = rows_within(self.objective, first, config.memory, self.passes[-1])
+        self.run = Run(flow, config, folder=out)
+        self.folder = None if out is None else RunFolder(out)
+        self.progress = self.run.progress = Progress(config.beta, steps=self.steps_per_epoch * config.epochs)
+        self.started = self.saved = time.perf_counter()
+
+    def open(self, settings: Mapping[str, Any], resume: bool, overwrite: bool) -> None:
+        """Begin the run's folder, or take everything from it and go on."""
+        if self.folder is None:
+            if resume:
+                raise ValueError("resume=True needs out=…, the folder to go on from")
+            return
+        hashes = {"train_sha256": fingerprint(self.train), "validation_sha256": fingerprint(self.held_out)}
+        if not resume:
+            if self.world.first:
+                self.folder.create(settings, {"train_rows": len(self.train), **hashes}, overwrite)
+            return
+        self.folder.check_resumable(hashes)
+        self.progress, self.run.best_weights = load_checkpoint(
+            self.folder.checkpoint, self.flow, self.optimiser, self.average
         )
+        self.run.progress = self.progress
+        self.run.history = [line for line in read_history(self.folder.path) if line.epoch <= self.progress.epoch]
+        self.started -= self.progress.seconds
+        if self.world.first:
+            self.folder.keep_history(self.run.history)
+
+    def run_to_the_end(self, on_step: Callable[[Run], None] | None, on_epoch: Callable[[Run], None] | None) -> Run:
+        progress, run, config = self.progress, self.run, self.config
+        # with more than one process all must stop at the same step, so that none gives up its own
+        alone = self.world.size == 1
+        with StopSignals(enabled=self.folder is not None) as signals:
+            while not progress.finished:
+                while progress.turn < len(self.passes):
+                    order = shuffled(len(self.train), config.seed, progress.epoch, progress.turn)
+                    batches = order.split(config.batch_size)
+                    while progress.batch < self.batches:
+                        done = False
+                        if not self.world.any(signals.requested):
+                            with signals.giving_up(alone):
+                                found = self._gradient(batches[progress.batch])
+                                done = True
+                        if not done:
+                            self._stop(signals)
+                        if found is not None:
+                            self._step(*found)
+                        progress.batch, progress.step = progress.batch + 1, progress.step + 1
+                        if on_step is not None and self.world.first:
+                            on_step(run)
+                    progress.turn, progress.batch = progress.turn + 1, 0
+
+                epoch = progress.epoch + 1
+                if epoch % config.evaluate_every == 0 or epoch == config.epochs:
+                    values = None
+                    stop = self.world.any(signals.requested)
+                    with self.average.in_place():
+                        with signals.giving_up(alone):
+                            values = None if stop else evaluate(self.flow, self.held_out, config, self.metrics)
+                        if values is not None:
+                            self._judge(epoch, values)
+                    if values is None:
+                        self._stop(signals)
+                    if on_epoch is not None and self.world.first:
+                        on_epoch(run)
+                progress.epoch, progress.turn = epoch, 0
+                if epoch == config.epochs:
+                    progress.finished = progress.finished or "all epochs done"
+                if progress.finished or time.perf_counter() - self.saved > _SECONDS_BETWEEN_CHECKPOINTS:
+                    self._save()
+
+        if run.best_weights:
+            self.flow.load_state_dict(run.best_weights)
+        run.seconds = time.perf_counter() - self.started
+        self.flow.eval()
+        return run
+
+    # --- a step
+
+    @property
+    def _now(self) -> float:
+        passed = self.progress.turn == len(self.passes)  # validating: what the last step had
+        return self.progress.epoch + (self.batches - 1 if passed else self.progress.batch) / self.batches
+
+    @property
+    def _weight(self) -> float:
+        return likelihood_weight(self.config, self._now, self.steps_per_epoch)
+
+    def _gradient(self, batch: Tensor) -> tuple[Terms, Tensor] | None:
+        """The gradient of a batch, in parts that fit the memory; its terms and the gradient's norm. None: no step."""
+        part, weight = self.passes[self.progress.turn], self._weight
+        if part == "likelihood" and weight == 0:
+            return None
+        for parameter in self.parameters:
+            parameter.grad = None
+        self.objective.beta = self.progress.beta
+        seed_everything(mix(self.config.seed, self.progress.step, self.world.rank), self.world.device)
+        x = take(self.train, self.world.share(batch), self.held_out.device, self.held_out.dtype)
+        sums = torch.zeros(3, dtype=x.dtype, device=x.device)
+        chunks = x.split(self.rows_at_once)
+        try:
+            for i, chunk in enumerate(chunks):
+                with self.world.synchronised(self.module, last=i == len(chunks) - 1):
+                    terms = self.module(chunk, weight, part)
+                    share = len(chunk) / len(x)
+                    (terms.loss * (share * self.world.correction(batch))).backward()
+                parts = (terms.loss, terms.negative_log_likelihood, terms.reconstruction)
+                sums += share * torch.stack([value.detach() for value in parts])
+            norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
+            if not bool(torch.isfinite(sums[0]) & torch.isfinite(norm)):
+                raise NonFiniteError(f"the loss is {float(sums[0]):.3g} and its gradient's norm {float(norm):.3g}.")
+        except NumericalError as error:
+            raise self._failure(error) from error
+        return Terms(*sums), norm
+
+    def _step(self, terms: Terms, norm: Tensor) -> None:
+        progress, config = self.progress, self.config
+        if config.clip is not None:
+            nn.utils.clip_grads_with_norm_(self.parameters, config.clip, norm)
+        for group in self.optimiser.param_groups:
+            group["lr"] = learning_rate(config, self._now)
+        self.optimiser.step()
+        self.average.update(progress.step)
+        loss, error = float(terms.loss), float(terms.reconstruction)
+        progress.add(loss=loss, error=error, norm=float(norm))
+        progress.beta = self.world.agree(dual_step(config, progress.beta, error))
+
+    def _judge(self, epoch: int, values: Values) -> None:
+        """A line of the history; the best weights if these are better; whether to stop."""
+        progress, run, config = self.progress, self.run, self.config
+        line = Epoch(
+            epoch,
+            progress.step,
+            values.objective,
+            values.negative_log_likelihood,
+            values.reconstruction,
+            train_loss=progress.mean("loss"),
+            train_reconstruction=progress.mean("error"),
+            weight=self._weight,
+            beta=progress.beta,
+            learning_rate=learning_rate(config, self._now),
+            gradient_norm=progress.mean("norm"),
+            seconds=time.perf_counter() - self.started,
+            metrics=values.metrics,
+        )
+        judged = self.world.agree(line.value(config.monitor))
+        if epoch >= self.annealed:  # before the end of the annealing nothing is comparable, and nothing counts
+            if judged < progress.best:  # never true of NaN
+                progress.best, progress.best_epoch = judged, epoch
+                run.best_weights = copy.deepcopy(self.flow.state_dict())
+            waited = epoch - max(progress.best_epoch, self.annealed)
+            if config.patience is not None and waited >= config.patience:
+                progress.finished = f"no better {config.monitor} for {waited} epochs"
+        progress.sums = {}
         run.history.append(line)
-        if on_epoch is not None:
-            on_epoch(line)
-        if epoch + 1 < config.anneal[1]:
-            continue  # comparable, and counted, from the end of the annealing only
-        if line.objective < best:
-            best, run.best_epoch, best_weights = line.objective, line.epoch, copy.deepcopy(flow.state_dict())
-        elif config.patience is not None and line.epoch - run.best_epoch >= config.patience:
-            break
+        if self.folder is not None and self.world.first:
+            self.folder.append(line, first=len(run.history) == 1)
 
-    flow.load_state_dict(best_weights)
-    run.seconds = time.perf_counter() - start
-    return run
+    # --- keeping
+
+    def _save(self) -> None:
+        self.progress.seconds = time.perf_counter() - self.started
+        if self.folder is not None and self.world.first:
+            args = self.flow, self.optimiser, self.average, self.progress, self.run.best_weights
+            save_checkpoint(self.folder.checkpoint, *args)
+            self._save_model()
+        self.saved = time.perf_counter()
+
+    def _save_model(self) -> None:
+        """The best weights so far, or those there are."""
+        if self.folder is not None and self.world.first:
+            model = copy.deepcopy(self.flow)
+            if self.run.best_weights:
+                model.load_state_dict(self.run.best_weights)
+            save_model(model, self.folder.path, **self.facts)
+
+    def _stop(self, signals: StopSignals) -> None:
+        self._save()
+        where = f"epoch {self.progress.epoch + 1} of {self.config.epochs}, step {self.progress.step}"
+        how = f"rnf fit --resume {self.run.folder}"
+        raise Interrupted(f"stopped in {where}; everything is saved. Go on with: {how}", signals.number or 2)
+
+    def _failure(self, error: NumericalError) -> NonFiniteError:
+        """After a numerical failure: the best weights so far, kept, and advice."""
+        which = "the weights from before that step, which are finite"
+        if self.run.best_weights:
+            self.flow.load_state_dict(self.run.best_weights)
+            which = f"its best weights again (epoch {self.progress.best_epoch})"
+        self._save_model()
+        return NonFiniteError(
+            f"training stopped in epoch {self.progress.epoch + 1}, step {self.progress.step + 1}: {error} The flow has "
+            f"{which}. Try a lower learning_rate, clip (say 5), warm_up, a bounded log-scale (scale='tanh'), or "
+            "dtype='float64'."
+        )
 
 
-__all__ = ["Epoch", "Run", "fit"]
+__all__ = ["fit"]

@@ -7,12 +7,17 @@ batch mean, in the model's units (standardised data).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Literal
 
+import torch
 from torch import Tensor, nn
 
 from ..manifold import RectangularFlow
 from ..volume import Exact, Stochastic
+
+Part = Literal["all", "likelihood", "reconstruction"]
 
 
 @dataclass(frozen=True)
@@ -26,45 +31,54 @@ class Terms:
 
 
 class Objective(nn.Module):
-    """The training objective of a rectangular flow.
+    """The training objective of a rectangular flow. All of it happens in ``forward``, as DistributedDataParallel wants.
 
     Args:
         flow: the model.
         volume: how L and its gradient are computed.
         beta: β.
+        volume_fraction: share of the rows whose volume is computed. The batch is in random order, so that its first rows
+            are a random part of it and the estimate is unbiased.
     """
 
-    def __init__(self, flow: RectangularFlow, volume: Exact | Stochastic, beta: float):
+    def __init__(self, flow: RectangularFlow, volume: Exact | Stochastic, beta: float, volume_fraction: float = 1.0):
         super().__init__()
         self.flow = flow
         self.volume = volume
         self.beta = beta
+        self.volume_fraction = volume_fraction
 
-    def forward(self, x: Tensor, weight: float = 1.0) -> Terms:
-        """The objective at data x (user's units), with the likelihood weighted by ``weight``."""
+    def forward(self, x: Tensor, weight: float = 1.0, part: Part = "all") -> Terms:
+        """The objective at data x (user's units).
+
+        Args:
+            x: rows, (B, *data_shape).
+            weight: w, the weight of the likelihood.
+            part: "all", or one pass of the two-step method: "likelihood" is −w·log p_h(z) with z held fixed, which
+                trains h; "reconstruction" is β‖y − ŷ‖², which trains f̃.
+        """
         y = self.flow.to_model_units(x)
+        if part == "likelihood":
+            with torch.no_grad():
+                z = self.flow.encode(y, model_units=True)
+            nll = -self.flow.latent.log_prob(z).mean()
+            return Terms(weight * nll, nll, nll.new_full((), math.nan))
         z = self.flow.encode(y, model_units=True)
-        if weight == 0:
-            y_hat = self.flow.decode(z, model_units=True)
-            reconstruction = _squared_distance(y, y_hat)
-            return Terms(self.beta * reconstruction, reconstruction.new_full((), float("nan")), reconstruction)
-        y_hat, L = self.volume(self.flow, z, model_units=True)
-        nll = (L - self.flow.latent.log_prob(z)).mean()
-        reconstruction = _squared_distance(y, y_hat)
-        return Terms(weight * nll + self.beta * reconstruction, nll, reconstruction)
-
-    def reconstruction_step(self, x: Tensor) -> Tensor:
-        """β‖y − ŷ‖², the pass of the two-step method that trains f̃."""
-        return self.forward(x, weight=0.0).loss
-
-    def likelihood_step(self, x: Tensor) -> Tensor:
-        """−log p_h(z) with z held fixed, the pass of the two-step method that trains h."""
-        z = self.flow.encode(self.flow.to_model_units(x), model_units=True).detach()
-        return -self.flow.latent.log_prob(z).mean()
+        if part == "reconstruction" or weight == 0:
+            error = _squared_distance(y, self.flow.decode(z, model_units=True)).mean()
+            return Terms(self.beta * error, error.new_full((), math.nan), error)
+        with_volume = max(1, math.ceil(self.volume_fraction * len(z)))
+        y_hat, L = self.volume(self.flow, z[:with_volume], model_units=True)
+        error = _squared_distance(y[:with_volume], y_hat)
+        if with_volume < len(z):
+            rest = self.flow.decode(z[with_volume:], model_units=True)
+            error = torch.cat([error, _squared_distance(y[with_volume:], rest)])
+        nll = L.mean() - self.flow.latent.log_prob(z).mean()
+        return Terms(weight * nll + self.beta * error.mean(), nll, error.mean())
 
 
 def _squared_distance(y: Tensor, y_hat: Tensor) -> Tensor:
-    return (y - y_hat).flatten(1).square().sum(dim=1).mean()
+    return (y - y_hat).flatten(1).square().sum(dim=1)
 
 
-__all__ = ["Objective", "Terms"]
+__all__ = ["Objective", "Part", "Terms"]

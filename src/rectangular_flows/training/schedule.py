@@ -1,4 +1,4 @@
-"""What changes as training goes on: the likelihood's weight and the learning rate. Both are functions of the epoch."""
+"""What changes as training goes on: the likelihood's weight, the learning rate, β. Functions of the (fractional) epoch."""
 
 from __future__ import annotations
 
@@ -6,22 +6,33 @@ import math
 
 from .config import TrainingConfig
 
+_RISE = 0.3  # share of a one-cycle schedule that goes up
+_START, _END = 1 / 25, 1e-4  # of the peak, at the ends of a one-cycle schedule
 
-def likelihood_weight(config: TrainingConfig, epoch: float) -> float:
+
+def annealing(config: TrainingConfig, steps_per_epoch: int) -> tuple[float, float]:
+    """(start, end) of the annealing in epochs, whatever it was given in."""
+    unit = steps_per_epoch if config.anneal_in == "steps" else 1
+    return config.anneal[0] / unit, config.anneal[1] / unit
+
+
+def likelihood_weight(config: TrainingConfig, epoch: float, steps_per_epoch: int = 1) -> float:
     """0 until the annealing starts, then linear to 1.
 
     Example:
         >>> [likelihood_weight(TrainingConfig(anneal=(2, 4)), epoch) for epoch in (0, 2, 3, 4, 9)]
         [0.0, 0.0, 0.5, 1.0, 1.0]
     """
-    start, end = config.anneal
+    start, end = annealing(config, steps_per_epoch)
     if epoch >= end:
         return 1.0
     return max(0.0, (epoch - start) / (end - start))
 
 
 def learning_rate(config: TrainingConfig, epoch: float) -> float:
-    """The rate at a (fractional) epoch: linear warm-up, then constant or half a cosine down to zero.
+    """The rate: linear warm-up, then constant, half a cosine down to zero, or one cycle.
+
+    One cycle (Smith & Topin, arXiv:1708.07120): from 1/25 of the peak up to it, then down to 1/10,000 of it, on cosines.
 
     Example:
         >>> learning_rate(TrainingConfig(epochs=10, learning_rate=0.1, schedule="cosine"), 5)
@@ -32,7 +43,34 @@ def learning_rate(config: TrainingConfig, epoch: float) -> float:
     if config.schedule == "constant":
         return config.learning_rate
     progress = min(1.0, (epoch - config.warm_up) / max(config.epochs - config.warm_up, 1e-9))
-    return config.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
+    if config.schedule == "cosine":
+        return config.learning_rate * _cosine(1, 0, progress)
+    if progress < _RISE:
+        return config.learning_rate * _cosine(_START, 1, progress / _RISE)
+    return config.learning_rate * _cosine(1, _END, (progress - _RISE) / (1 - _RISE))
 
 
-__all__ = ["learning_rate", "likelihood_weight"]
+def dual_step(config: TrainingConfig, beta: float, reconstruction: float) -> float:
+    r"""β after one step of dual ascent on the constraint E‖x − x̂‖² ≤ κ, κ = ``target_error``.
+
+    .. math:: \log\beta \leftarrow \log\beta + \eta\,\mathrm{clip}(\|x - \hat x\|^2/\kappa - 1,\ -1,\ 1)
+
+    The step is in log β, so that β stays positive and errors of any size move it at the same pace; its fixed point is that
+    of plain ascent. Without a target β stays as it is.
+
+    Example:
+        >>> config = TrainingConfig(target_error=0.01)
+        >>> dual_step(config, 50.0, 0.01), dual_step(config, 50.0, 1.0) > 50
+        (50.0, True)
+    """
+    if config.target_error is None:
+        return beta
+    violation = max(-1.0, min(1.0, reconstruction / config.target_error - 1))
+    return min(max(beta * math.exp(config.dual_rate * violation), 1e-6), 1e9)
+
+
+def _cosine(start: float, end: float, progress: float) -> float:
+    return end + (start - end) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+__all__ = ["annealing", "dual_step", "learning_rate", "likelihood_weight"]

@@ -1,0 +1,73 @@
+"""``rnf fit``: train on a table or a known data set, or go on with a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from ..experiment import run_settings, settings_of
+from ..options import FitRequest
+from ..progress import describe, duration
+from ..settings import FitSettings
+from ..training import Run
+from .score import write_calibration
+
+
+def fit_command(request: FitRequest) -> int:
+    """Do what was asked; say where everything is and what can be done with it."""
+    console = Console()
+    out = request.resume or request.out or Path("runs") / _name(request)
+    if request.resume is not None:
+        _refuse_changes(request.given)
+        settings = settings_of(request.resume)
+    else:
+        settings = FitSettings.from_flat(request.settings)
+    run, data = run_settings(
+        settings,
+        out,
+        console=console,
+        name=out.name,
+        resume=request.resume is not None,
+        overwrite=request.overwrite,
+        quiet=request.quiet,
+        tensorboard=request.tensorboard,
+    )
+    write_calibration(run.flow, data.validation, out)
+    if not request.quiet:
+        _tell(console, run, out, data.note)
+    return 0
+
+
+def _tell(console: Console, run: Run, out: Path, note: str) -> None:
+    best = next(line for line in run.history if line.epoch == run.best_epoch)
+    lines = [
+        f"{run.finished}, in {duration(run.seconds)}; the best weights are those of epoch {run.best_epoch}:",
+        f"  {describe(best)}  (validation rows)",
+        *([f"  note: {note}"] if note else []),
+        f"everything is in {out}. Next:",
+        f"  rnf report {out}",
+        f"  rnf sample {out} -n 1000 -o samples.csv",
+        f"  rnf score {out} DATA -o scores.csv",
+    ]
+    console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+
+
+def _name(request: FitRequest) -> str:
+    if request.preset is not None:
+        return request.preset
+    source = Path(str(request.settings["data"] or "run")).name.split(".")[0]
+    return f"{source}-d{request.settings['latent_dim']}"
+
+
+def _refuse_changes(given: Sequence[str]) -> None:
+    if given:
+        flags = ", ".join(f"--{name.replace('_', '-')}" if name != "data" else "DATA" for name in given)
+        raise ValueError(
+            f"--resume goes on with the settings of the run, which are in its config.toml; leave out {flags}. To train "
+            "with others, start a new run: --config RUN/config.toml and what is to change."
+        )
+
+
+__all__ = ["fit_command"]

@@ -1,0 +1,148 @@
+"""Several training runs side by side, one thread each, with one display. What was finished before is not run again."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from ..experiment import run_settings
+from ..progress import describe, duration
+from ..settings import FitSettings
+from ..training.checkpoint import FILE
+from ..training.folder import CHECKPOINT, read_config, read_history
+
+_SECONDS_BETWEEN_LINES = 10.0
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run: what to show it as, its settings as a flat mapping, and its folder."""
+
+    title: str
+    settings: dict[str, Any]
+    folder: Path
+
+    @property
+    def epochs(self) -> int:
+        """The most epochs it may take."""
+        return int(self.settings.get("epochs", FitSettings().training.epochs))
+
+
+def run_jobs(jobs: Sequence[Job], console: Console, processes: int | None = None, fresh: bool = False) -> list[float]:
+    """Do the runs, as many at a time as there are cores; the seconds each took.
+
+    A run that is complete, with the same settings, is left as it is; one that was stopped goes on. Ctrl-C stops all of
+    them, with their state saved.
+
+    Args:
+        jobs: the runs.
+        console: where to show them.
+        processes: runs at a time.
+        fresh: do them all again.
+    """
+    processes = min(len(jobs), processes or os.cpu_count() or 1)
+    if processes < 1:
+        raise ValueError(f"expected at least one job at a time; got {processes}")
+    context = multiprocessing.get_context("spawn")
+    display = _Display(jobs, console)
+    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+        futures = [pool.submit(_run, job, fresh) for job in jobs]
+        try:
+            with display:
+                while not all(future.done() for future in futures):
+                    display.update(futures)
+                    time.sleep(0.25)
+                display.update(futures)
+        except KeyboardInterrupt:
+            for future in futures:
+                future.cancel()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise KeyboardInterrupt("stopped, everything is saved. The same command goes on from here") from None
+        return [future.result() for future in futures]
+
+
+def _run(job: Job, fresh: bool) -> float:
+    torch.set_num_threads(1)
+    settings = FitSettings.from_flat(job.settings)
+    resume = not fresh and _begun(job, settings)
+    done = read_history(job.folder)[-1:] if resume else []
+    with Path(os.devnull).open("w") as nowhere:
+        quiet = Console(file=nowhere)
+        run, _ = run_settings(settings, job.folder, console=quiet, resume=resume, overwrite=not resume, quiet=True)
+    return done[0].seconds if done and run.history[-1:] == done else run.history[-1].seconds
+
+
+def _begun(job: Job, settings: FitSettings) -> bool:
+    """Whether the folder has a state to go on from, of a run with these settings."""
+    if not (job.folder / CHECKPOINT / FILE).exists():
+        return False
+    before = {key: value for key, value in read_config(job.folder).items() if key != "record"}
+    now = {key: list(v) if isinstance(v, tuple) else v for key, v in settings.flat().items() if v is not None}
+    return before == now
+
+
+class _Display:
+    """A bar for every run that is under way, and one line for each that is done."""
+
+    def __init__(self, jobs: Sequence[Job], console: Console):
+        self._jobs, self._console = jobs, console
+        self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
+        self._started = self._line = time.perf_counter()
+        self._told: set[int] = set()
+
+    def __enter__(self) -> None:
+        if self._live is not None:
+            self._live.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def update(self, futures: Sequence[Future[float]]) -> None:
+        """Look at where each run is; tell what has changed."""
+        shares, running = [], []
+        for i, (job, future) in enumerate(zip(self._jobs, futures, strict=True)):
+            finished = future.done() and future.exception() is None
+            history = read_history(job.folder) if finished or future.running() else []
+            shares.append(1.0 if future.done() else history[-1].epoch / job.epochs if history else 0.0)
+            if finished and i not in self._told:
+                self._told.add(i)
+                text = f"{job.title}: done in {duration(future.result())}"
+                self._console.print(text, highlight=False, soft_wrap=True, markup=False)
+            elif future.running() and history:
+                running.append((job, history[-1].epoch, describe(history[-1])))
+        share, now = sum(shares) / len(shares), time.perf_counter()
+        left = duration((now - self._started) * (1 - share) / share) if share > 0.01 else "…"
+        summary = f"{len(self._told)} of {len(self._jobs)} runs done, {left} left"
+        if self._live is not None:
+            self._live.update(_bars(running, summary))
+        elif now - self._line > _SECONDS_BETWEEN_LINES:
+            self._line = now
+            parts = [summary, *(f"{job.title} epoch {epoch}/{job.epochs}: {text}" for job, epoch, text in running)]
+            self._console.print(" · ".join(parts), highlight=False, soft_wrap=True, markup=False)
+
+
+def _bars(running: Sequence[tuple[Job, int, str]], summary: str) -> Group:
+    grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    grid.add_column(no_wrap=True)
+    grid.add_column(ratio=1)
+    grid.add_column(no_wrap=True, style="dim")
+    for job, epoch, text in running:
+        grid.add_row(job.title, ProgressBar(job.epochs, epoch), f"epoch {epoch}/{job.epochs} · {text}")
+    return Group(grid, Text(summary, style="dim"))
+
+
+__all__ = ["Job", "run_jobs"]

@@ -1,0 +1,136 @@
+"""``rnf plot`` and ``rnf report``: a run in pictures, and on one page."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from .. import toml
+from .._version import __version__
+from ..experiment import Prepared, open_run, prepare, settings_of
+from ..manifold import RectangularFlow
+from ..metrics import circle_fit
+from ..plots import CircleResult, draw_circle_run, draw_manifold, draw_pairs
+from ..progress import duration
+from ..report import Cards, Chart, Code, Curve, Metric, Page, Picture, Section, Text, write
+from ..settings import FitSettings
+from ..training.folder import read_config, read_history
+from ..training.rows import take
+from .circle_report import training_charts
+from .evaluate import evaluate_run
+
+
+class Drawing(NamedTuple):
+    """A figure, what it is called, and what it shows."""
+
+    name: str
+    figure: Figure
+    caption: str
+
+
+def plot_command(run: Path) -> int:
+    """Write the pictures of a run as PNG files."""
+    console = Console()
+    folder = run / "figures"
+    drawings = _drawings(*_open(run))
+    folder.mkdir(parents=True, exist_ok=True)
+    for drawing in drawings:
+        path = folder / f"{drawing.name}.png"
+        drawing.figure.savefig(path, dpi=150)
+        console.print(str(path), highlight=False, soft_wrap=True, markup=False)
+    return 0
+
+
+def report_command(run: Path, output: Path | None) -> int:
+    """Write the page of a run."""
+    console = Console()
+    path = output or run / "report.html"
+    with console.status("evaluating and drawing …"):
+        write(_page(run), path)
+    console.print(f"report: {path}", highlight=False, soft_wrap=True, markup=False)
+    return 0
+
+
+def _open(run: Path) -> tuple[RectangularFlow, FitSettings, Prepared]:
+    flow, _ = open_run(run)
+    settings = settings_of(run)
+    return flow, settings, prepare(settings.data, settings.model.latent_dim, settings.training.seed)
+
+
+def _drawings(flow: RectangularFlow, settings: FitSettings, data: Prepared) -> list[Drawing]:
+    dtype = next((p.dtype for p in flow.parameters()), torch.float32)
+    rows = take(data.test if len(data.test) >= 10 else data.train, slice(10_000), dtype=dtype)
+    found = []
+    if settings.data.data == "circle":
+        result = CircleResult("Learned", flow, circle_fit(flow))
+        text = "The curve coloured by its density, the truth, and the speed of the map along the curve."
+        found.append(Drawing("circle", draw_circle_run(result), text))
+    samples = flow.sample(len(rows), generator=torch.Generator().manual_seed(0))
+    text = "Diagonal: marginal distributions. Below it: data. Above it: samples from the model."
+    found.append(Drawing("pairs", draw_pairs(rows, samples, data.columns), text))
+    text = (
+        "Left: where the rows are on the manifold. Middle: how far from it. Right: how much the map stretches along each "
+        "of its directions; a wide range means a manifold close to collapsing."
+    )
+    found.append(Drawing("manifold", draw_manifold(flow, rows), text))
+    return found
+
+
+def _page(run: Path) -> Page:
+    flow, settings, data = _open(run)
+    history = read_history(run)
+    if not history:
+        raise ValueError(f"{run} has no history yet; let it train for an epoch")
+    drawings = _drawings(flow, settings, data)
+    figures = evaluate_run(run)
+    (run / "evaluation.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+
+    def against(name: str) -> str:
+        return f"real against real: {figures[f'{name}_floor']:.3g}"
+
+    cards = [
+        Metric("Negative log-likelihood", f"{figures['negative_log_likelihood']:.4g}", "test rows, on the manifold"),
+        Metric("Distance from the manifold", f"{figures['reconstruction_error']:.3g}", "mean square, test rows"),
+        Metric("Sliced Wasserstein-2, squared", f"{figures['sliced_wasserstein']:.3g}", against("sliced_wasserstein")),
+        Metric("Classifier, samples or data", f"{figures['c2st']:.1%}", f"50 % cannot tell; {against('c2st')}"),
+    ]
+    if "circle_kl" in figures:
+        cards[2:] = [
+            Metric("KL to the truth", f"{figures['circle_kl']:.3g}", "densities on the circle"),
+            Metric("Largest distance to the circle", f"{figures['circle_max_distance']:.3g}", "central 99 %"),
+        ]
+    epochs = [line.epoch for line in history]
+    rate = Chart([Curve("rate", epochs, [line.learning_rate for line in history])], "epoch", "rate", "Learning rate")
+    shown = {"Data": settings.data.data or "", "Rows": f"{len(data.train):,} to train on"}
+    facts = f"{shown['Data']}: {shown['Rows']}, {flow.ambient_dim} columns; a manifold of {flow.latent_dim} dimensions"
+    what = (
+        f"{facts}. Trained for {history[-1].epoch} epochs in {duration(history[-1].seconds)}. The density is with respect "
+        "to length, area or volume *on the manifold*, in the units of the data; it says nothing of points off it, for "
+        "which there is the distance."
+    )
+    return Page(
+        run.name,
+        f"A rectangular flow with {flow.latent_dim} of {flow.ambient_dim} dimensions.",
+        [
+            Section("In short", [Cards(cards), Text(what + (f"\n\n{data.note}" if data.note else ""))]),
+            Section("Pictures", [Picture(d.figure, d.caption, d.caption) for d in drawings]),
+            Section("How training went", [*training_charts({run.name: run}), rate]),
+            Section("Use it", [Code(_USE.format(run=run).strip(), "shell")]),
+            Section("Settings", [Code(toml.dumps(read_config(run)), "TOML")], collapsed=True),
+        ],
+        f"rectangular-flows {__version__} · rnf report {run}",
+    )
+
+
+_USE = """
+rnf sample {run} -n 1000 -o samples.csv
+rnf score {run} your-table.csv -o scores.csv --coordinates
+rnf evaluate {run}
+"""
+
+__all__ = ["plot_command", "report_command"]

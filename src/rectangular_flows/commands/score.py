@@ -1,0 +1,75 @@
+"""``rnf sample`` and ``rnf score``: what a trained model is used for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import torch
+from rich.console import Console
+
+from ..data.tables import write_table
+from ..experiment import open_run, rows_for
+from ..manifold import RectangularFlow
+from ..metrics.out_of_distribution import CombinedScore
+from ..storage import load_tensors, save_tensors
+from ..training.rows import Rows, take
+
+_CALIBRATION = "calibration.safetensors"
+_CALIBRATION_ROWS = 5_000
+
+
+def sample_command(run: Path, count: int, output: Path, seed: int) -> int:
+    """Draw samples and write them as a table with the columns of the data."""
+    if count < 1:
+        raise ValueError(f"expected at least one sample; got -n {count}")
+    flow, columns = open_run(run)
+    samples = flow.sample(count, generator=torch.Generator().manual_seed(seed))
+    write_table(output, columns, samples.flatten(1).numpy())
+    Console().print(f"{count} samples in {output}", highlight=False, soft_wrap=True, markup=False)
+    return 0
+
+
+def score_command(run: Path, data: str, output: Path, drop_invalid: bool, coordinates: bool) -> int:
+    """Score every row of a table: log-density of its projection, distance from the manifold, both as one outlier score."""
+    flow, columns = open_run(run)
+    rows = rows_for(flow, columns, data, drop_invalid)
+    log_density, error = scores(flow, rows)
+    names, values = ["log_density", "reconstruction_error"], [log_density, error]
+    calibration = run / _CALIBRATION
+    if calibration.exists():
+        kept = load_tensors(calibration)
+        combined = CombinedScore().fit(kept["log_density"].numpy(), kept["reconstruction_error"].numpy())
+        names.append("outlier_score")
+        values.append(-combined(log_density, error))
+    if coordinates:
+        with torch.no_grad():
+            z = flow.encode(rows).numpy().astype(np.float64)
+        names += [f"z{i + 1}" for i in range(z.shape[1])]
+        values += list(z.T)
+    write_table(output, names, np.stack(values, axis=1))
+    summary = (
+        f"{len(rows)} rows in {output}: mean log-density {log_density.mean():.4g}, "
+        f"mean squared distance from the manifold {error.mean():.4g}"
+    )
+    Console().print(summary, highlight=False, soft_wrap=True, markup=False)
+    return 0
+
+
+@torch.no_grad()
+def scores(flow: RectangularFlow, rows: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
+    """Log-density and squared distance from the manifold of each row, in the units of the data, float64."""
+    error = torch.cat([flow.reconstruction_error(part) for part in rows.split(flow.rows_at_once())])
+    return flow.log_prob(rows).double().numpy(), error.double().numpy()
+
+
+def write_calibration(flow: RectangularFlow, validation: Rows, run: Path) -> None:
+    """Keep the scores of validation rows with the model: what is usual, for judging what is not."""
+    dtype = next((p.dtype for p in flow.parameters()), torch.float32)
+    rows = take(validation, slice(_CALIBRATION_ROWS), dtype=dtype)
+    log_density, error = scores(flow.cpu(), rows)
+    kept = {"log_density": torch.from_numpy(log_density), "reconstruction_error": torch.from_numpy(error)}
+    save_tensors(run / _CALIBRATION, kept)
+
+
+__all__ = ["sample_command", "score_command", "scores", "write_calibration"]

@@ -1,0 +1,299 @@
+"""Tables as text: CSV and its relatives.
+
+numpy's C parser reads every well-formed file. Where it gives up, a pass in Python either reads what is merely unusual
+(empty cells, trailing delimiters) or says which line and column are at fault.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from ._files import Array, DataError, listing
+
+_MISSING = frozenset({"", "NA", "N/A", "null", "NULL", "None"})
+_CHUNK = 20_000  # rows of Python floats held at a time
+_SNIFFED_LINES = 10
+Choose = Callable[[tuple[str, ...]], list[int]]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What the first lines of a file tell."""
+
+    delimiter: str | None  # None: runs of white space
+    header: tuple[str, ...] | None
+    width: int  # cells in a row, without the empty one after a trailing delimiter
+    first_line: int  # line number of the row that set the width
+    skip: int  # physical lines up to and including the header
+
+
+def read_delimited(
+    path: Path, suffix: str, choose: Choose
+) -> tuple[Array, tuple[str, ...], bool, Callable[[int], int]]:
+    """Read a text table.
+
+    Args:
+        path: the file; ``.gz`` is decompressed on the way.
+        suffix: '.csv', '.tsv', '.txt' or '.dat': which delimiters to expect.
+        choose: column names → the indices to keep.
+
+    Returns:
+        values (N, kept), float64; the names kept; whether the file had a header; data row (0-based) → line number.
+    """
+    try:
+        layout = _look(path, suffix)
+        names = layout.header or tuple(f"x{i + 1}" for i in range(layout.width))
+        kept = choose(names)
+        values = _fast(path, layout, kept)
+        if values is None:
+            values = _filled(path, layout, kept)
+        if values is None:
+            values = _careful(path, layout, names, kept)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"'{path}' is not UTF-8 text ({error.reason}, byte {error.start}). Save it as UTF-8."
+        ) from error
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"'{path}' is not a whole gzip file: {error}. Compress or copy it again.") from error
+    except csv.Error as error:
+        raise DataError(f"'{path}' is not a text table: {error}.") from error
+    return values, tuple(names[i] for i in kept), layout.header is not None, lambda row: _line_of(path, layout, row)
+
+
+def cell_value(cell: str) -> float | None:
+    """The number in a cell: NaN if it is empty or marked missing, None if it holds text.
+
+    Example:
+        >>> cell_value(" 1e3 "), cell_value("inf"), cell_value(""), cell_value("red"), cell_value("1_000")
+        (1000.0, inf, nan, None, None)
+    """
+    cell = cell.strip()
+    if cell in _MISSING:
+        return float("nan")
+    try:
+        return None if "_" in cell else float(cell)  # Python's digit groups are no number in a table
+    except ValueError:
+        return None
+
+
+def _open(path: Path) -> TextIO:
+    if path.name.lower().endswith(".gz"):
+        return io.TextIOWrapper(gzip.open(path, "rb"), encoding="utf-8-sig", newline="")
+    return open(path, encoding="utf-8-sig", newline="")
+
+
+def _rows(lines: Iterator[str], delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
+    """(line number, cells) of every line that is neither blank nor a comment."""
+    count = 0
+
+    def content() -> Iterator[str]:
+        nonlocal count
+        for line in lines:
+            count += 1
+            if line.startswith("#") or not line.strip():
+                continue
+            # as numpy's parser does: what follows # is a comment
+            yield line.split("#", 1)[0] if "#" in line and '"' not in line else line
+
+    if delimiter is None:
+        for line in content():
+            yield count, line.split()
+    else:
+        for cells in csv.reader(content(), delimiter=delimiter, skipinitialspace=True):
+            yield count, cells
+
+
+def _look(path: Path, suffix: str) -> _Layout:
+    with _open(path) as file:
+        if "\0" in file.read(4096):
+            raise DataError(f"'{path}' is not text: it holds zero bytes. Save it as UTF-8 text, or check the suffix.")
+        file.seek(0)
+        sample = []
+        for raw in file:
+            if raw.strip() and not raw.startswith("#"):
+                sample.append(raw)
+                if len(sample) == _SNIFFED_LINES:
+                    break
+        delimiter = _sniff(sample, suffix)
+        file.seek(0)
+        rows = _rows(iter(file), delimiter)
+        line, cells = next(rows, (0, []))
+        if not line:
+            raise DataError(f"Expected a table; got '{path}', which has no lines but blank ones and comments.")
+        if all(cell_value(cell) is not None for cell in cells):
+            # without a header, an empty last cell is a trailing delimiter only if the rows agree
+            ends = [cells, *(row for _, row in zip(range(_SNIFFED_LINES - 1), (r for _, r in rows), strict=False))]
+            trailing = len(cells) > 1 and all(len(row) == len(cells) and not row[-1].strip() for row in ends)
+            return _Layout(delimiter, None, len(cells) - trailing, line, 0)
+        second = next(rows, None)
+        if second is None:
+            raise DataError(f"Expected rows of numbers; got '{path}', which holds a header (line {line}) and no rows.")
+    header = [cell.strip() for cell in cells]
+    if len(header) > 1 and not header[-1] and not second[1][-1].strip():
+        header.pop()
+    header = [name or f"x{i + 1}" for i, name in enumerate(header)]
+    twice = sorted({name for name in header if header.count(name) > 1})
+    if twice:
+        raise DataError(
+            f"Expected different column names; '{path}', line {line}, repeats {listing(twice)}. Rename them."
+        )
+    return _Layout(delimiter, tuple(header), len(header), line, line)
+
+
+def _sniff(lines: Sequence[str], suffix: str) -> str | None:
+    """The delimiter that occurs equally often in each of the first lines; else the commonest of the first line."""
+    if suffix == ".tsv":
+        return "\t"
+    if not lines:
+        return ","
+    counts = {mark: [_outside_quotes(line, mark) for line in lines] for mark in ("\t", ";", ",")}
+    for mark, count in counts.items():
+        if count[0] and len(set(count)) == 1:
+            return mark
+    if any(count[0] for count in counts.values()):
+        return max(counts, key=lambda mark: counts[mark][0])
+    return "," if suffix == ".csv" else None
+
+
+def _outside_quotes(line: str, mark: str) -> int:
+    return sum(part.count(mark) for part in line.strip("\r\n").split('"')[::2])
+
+
+def _fast(path: Path, layout: _Layout, kept: Sequence[int]) -> Array | None:
+    """The table by numpy's C parser, or None if that needs help."""
+    # numpy reads a path in blocks and an open file by lines; and it does not look at the cells it was told to leave out
+    if path.name.lower().endswith(".gz") or (len(kept) < layout.width and not _even(path, layout)):
+        return None
+    return _loadtxt(str(path.absolute()), layout, kept, layout.skip)
+
+
+def _filled(path: Path, layout: _Layout, kept: Sequence[int]) -> Array | None:
+    """The same with NaN written into empty cells and trailing delimiters taken off; None if some line is stranger."""
+    mark, width = layout.delimiter, layout.width
+
+    def lines(file: TextIO) -> Iterator[str]:
+        for number, line in enumerate(file, 1):
+            line = line.strip(" \r\n")
+            if number <= layout.skip or not line or line[0] == "#":
+                continue
+            if mark is not None:
+                count = line.count(mark)
+                if count == width and line.endswith(mark):
+                    line, count = line[:-1], count - 1
+                if count != width - 1 or '"' in line:
+                    raise ValueError("not one of the plain lines")
+                if not line or line[0] == mark or line[-1] == mark or mark + mark in line:
+                    line = mark.join([cell or "nan" for cell in line.split(mark)])
+            elif len(kept) < width and len(line.split()) != width:
+                raise ValueError("not one of the plain lines")
+            yield line
+
+    with _open(path) as file:
+        return _loadtxt(lines(file), layout, kept, 0)
+
+
+def _loadtxt(source: str | Iterator[str], layout: _Layout, kept: Sequence[int], skip: int) -> Array | None:
+    everything = list(kept) == list(range(layout.width))
+    try:
+        values = np.loadtxt(
+            source,
+            dtype=np.float64,
+            comments="#",
+            delimiter=layout.delimiter,
+            skiprows=skip,
+            usecols=None if everything else tuple(kept),
+            ndmin=2,
+            encoding="utf-8-sig",
+            quotechar='"',
+        )
+    except UnicodeDecodeError:
+        raise
+    except ValueError:
+        return None
+    # the header, or the first row, may have another number of cells than the rest
+    return values if values.shape[1] == len(kept) else None
+
+
+def _even(path: Path, layout: _Layout) -> bool:
+    mark = layout.delimiter
+    with _open(path) as file:
+        for number, line in enumerate(file, 1):
+            if number <= layout.skip or not line.strip() or line[0] == "#":
+                continue
+            if (line.count(mark) + 1 if mark else len(line.split())) != layout.width:
+                return False
+    return True
+
+
+def _careful(path: Path, layout: _Layout, names: Sequence[str], kept: Sequence[int]) -> Array:
+    """The table by Python's csv module, or an error that says which line and which column are at fault."""
+    blocks: list[Array] = []
+    block: list[list[float]] = []
+    text: dict[int, tuple[int, str, int]] = {}  # column → first line, what it says there, how many cells
+    total = 0
+    nan = float("nan")
+    with _open(path) as file:
+        for line, cells in _rows(iter(file), layout.delimiter):
+            if line <= layout.skip:
+                continue
+            if len(cells) == layout.width + 1 and not cells[-1].strip():
+                cells.pop()  # trailing delimiter
+            if len(cells) != layout.width:
+                raise DataError(
+                    f"'{path}', line {line}: expected {layout.width} cells, as in line {layout.first_line}; "
+                    f"got {len(cells)}. Correct that line (is a delimiter missing, or one too many?)."
+                )
+            picked = [cells[i] for i in kept]
+            try:
+                row = [float(cell) if cell else nan for cell in picked]
+                plain = "_" not in "".join(picked)
+            except ValueError:
+                plain = False
+            if not plain:
+                row = []
+                for i, cell in zip(kept, picked, strict=True):
+                    value = cell_value(cell)
+                    if value is None:
+                        first, sample, count = text.get(i, (line, cell.strip(), 0))
+                        text[i] = first, sample, count + 1
+                    row.append(nan if value is None else value)
+            total += 1
+            block.append(row)
+            if len(block) == _CHUNK:
+                blocks.append(np.array(block, dtype=np.float64))
+                block.clear()
+    if text:
+        raise _text_error(path, names, text, total)
+    if block:
+        blocks.append(np.array(block, dtype=np.float64))
+    return np.concatenate(blocks) if blocks else np.empty((0, len(kept)))
+
+
+def _text_error(path: Path, names: Sequence[str], text: dict[int, tuple[int, str, int]], total: int) -> DataError:
+    columns = sorted(text)
+    where = "; ".join(
+        f"column '{names[i]}' has text in {text[i][2]} of {total} rows (first: '{text[i][1][:30]}' in line {text[i][0]})"
+        for i in columns[:5]
+    )
+    more = f"; and {len(columns) - 5} more columns" if len(columns) > 5 else ""
+    samples = [text[i][1] for i in columns]
+    if all(s.count(",") == 1 and cell_value(s.replace(",", ".")) is not None for s in samples):
+        advice = "These look like decimal commas: write decimal points."
+    else:
+        advice = f"Correct those cells, or leave the columns out: --exclude '{','.join(names[i] for i in columns)}'."
+    return DataError(f"Expected numbers only; in '{path}' {where}{more}. {advice}")
+
+
+def _line_of(path: Path, layout: _Layout, row: int) -> int:
+    with _open(path) as file:
+        content = (line for line, _ in _rows(iter(file), layout.delimiter) if line > layout.skip)
+        return next(line for index, line in enumerate(content) if index == row)

@@ -1,0 +1,298 @@
+"""A user's own table: read from any common file, checked, split, matched by column names, written back.
+
+Text (.csv, .tsv, .txt, .dat, each also with .gz), numpy (.npy, .npz) and Parquet. Nothing is guessed silently: a cell
+that is no number, a row that is too short, a NaN is an error that names its place and says what to do.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._arrays import load_pyarrow, read_npy, read_npz, read_parquet
+from ._delimited import read_delimited
+from ._files import (
+    Array,
+    DataError,
+    MissingFileError,
+    choose_columns,
+    chunks,
+    existing_file,
+    listing,
+    nearest,
+    replacing,
+)
+
+_TEXT = (".csv", ".tsv", ".txt", ".dat")
+_SUPPORTED = ".csv, .tsv, .txt, .dat (each also .gz), .npy, .npz, .parquet"
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Numbers in rows and named columns.
+
+    Attributes:
+        values: (N, D), float64 or float32; a ``np.memmap`` when a large .npy file was read.
+        columns: D names; 'x1', 'x2', … where the file had none.
+        source: the file name as given.
+        dropped: how many rows ``drop_invalid`` left out.
+        named: whether the names come from the file.
+    """
+
+    values: Array
+    columns: tuple[str, ...]
+    source: str
+    dropped: int = 0
+    named: bool = True
+
+    def sha256(self) -> str:
+        """Of type, shape, column names and values, in chunks: the same table read from another file has the same sum.
+
+        Example:
+            >>> a = Table(np.eye(2), ("x1", "x2"), "a.csv")
+            >>> a.sha256() == Table(np.eye(2), ("x1", "x2"), "b.npy").sha256()
+            True
+        """
+        kind = self.values.dtype.newbyteorder("<")
+        digest = hashlib.sha256(json.dumps([kind.str, self.values.shape, self.columns]).encode())
+        for chunk in chunks(self.values):
+            digest.update(np.ascontiguousarray(chunk, dtype=kind).data)
+        return digest.hexdigest()
+
+
+def read_table(
+    path: str | Path,
+    *,
+    columns: Sequence[str] | None = None,
+    exclude: Sequence[str] | None = None,
+    drop_invalid: bool = False,
+) -> Table:
+    """Read a table of numbers from a file, by its suffix.
+
+    A first row with a cell that is no number is a header (NaN and inf are numbers); lines that begin with # and blank
+    lines are skipped; an empty cell is NaN.
+
+    Args:
+        path: .csv, .tsv, .txt, .dat (each also .gz), .npy, .npz or .parquet.
+        columns: the columns to keep, in this order: names, or positions counted from 1.
+        exclude: the columns to leave out, likewise.
+        drop_invalid: leave out rows with NaN or infinite cells (and record how many) instead of raising.
+
+    Raises:
+        DataError: what is wrong, at which line and column, and what to do.
+        FileNotFoundError: (also a DataError) with the nearest file name there is.
+    """
+    path = Path(path)
+    suffix = _suffix(path)
+    existing_file(path)
+
+    def choose(names: tuple[str, ...]) -> list[int]:
+        return choose_columns(names, columns, exclude, str(path))
+
+    row_name, row_number = "row", lambda row: row + 1
+    if suffix in _TEXT:
+        values, kept, named, row_number = read_delimited(path, suffix, choose)
+        row_name = "line"
+    else:
+        reader = {".npy": read_npy, ".npz": read_npz, ".parquet": read_parquet}[suffix]
+        values, kept, named = reader(path, choose)
+    table = Table(values, kept, str(path), named=named)
+    if not len(values):
+        raise DataError(f"Expected rows of numbers; got '{path}' with {len(kept)} columns and no rows.")
+    return _without_invalid(table, drop_invalid, row_name, row_number)
+
+
+def match_columns(table: Table, expected: Sequence[str]) -> Table:
+    """The columns a model was trained on, in its order, chosen by name; others are left out.
+
+    Without names on either side (no header), the columns are taken by position if their number agrees.
+
+    Example:
+        >>> table = Table(np.array([[1.0, 2.0, 3.0]]), ("b", "c", "a"), "new.csv")
+        >>> match_columns(table, ["a", "b"]).values
+        array([[3., 1.]])
+    """
+    expected = tuple(expected)
+    if table.columns == expected:
+        return table
+    index = {name: i for i, name in enumerate(table.columns)}
+    missing = [name for name in expected if name not in index]
+    if not missing:
+        return replace(table, values=table.values[:, [index[name] for name in expected]], columns=expected)
+    # x1, x2, … are our names for columns without any: they say nothing about order
+    generated = expected == tuple(f"x{i + 1}" for i in range(len(expected)))
+    if (not table.named or generated) and len(table.columns) == len(expected):
+        return replace(table, columns=expected)
+    if not table.named:
+        raise DataError(
+            f"Expected {len(expected)} columns ({listing(expected)}); '{table.source}' has {len(table.columns)} and no "
+            "header. Give it a header line with the names, or exactly those columns in that order."
+        )
+    unexpected = [name for name in table.columns if name not in expected]
+    hints = "".join(nearest(name, unexpected) for name in missing[:3])
+    extra = f" It has columns that are not expected: {listing(unexpected)}." if unexpected else ""
+    raise DataError(
+        f"Expected columns {listing(expected, 12)}; '{table.source}' lacks {listing(missing, 12)}.{extra}{hints} "
+        "Rename the columns in the header line."
+    )
+
+
+def split_rows(count: int, *, validation: float = 0.1, test: float = 0.1, seed: int = 0) -> tuple[Array, Array, Array]:
+    """Row indices for training, validation and test: a random permutation of 0 … count−1, cut in three.
+
+    A part whose fraction is positive gets at least one row.
+
+    Example:
+        >>> [len(part) for part in split_rows(100, validation=0.1, test=0.25)]
+        [65, 10, 25]
+    """
+    for name, fraction in (("validation", validation), ("test", test)):
+        if not 0 <= fraction < 1:
+            raise DataError(f"Expected a fraction of the rows for {name}, 0 ≤ fraction < 1; got {fraction}.")
+    n_validation, n_test = (max(1, int(fraction * count)) if fraction else 0 for fraction in (validation, test))
+    n_train = count - n_validation - n_test
+    if n_train < 1:
+        raise DataError(
+            f"Expected rows left to train on; {count} rows less {n_validation} for validation and {n_test} for test "
+            f"leave {n_train}. Use smaller fractions or more data."
+        )
+    order = np.random.default_rng(seed).permutation(count)
+    return order[:n_train], order[n_train : n_train + n_validation], order[n_train + n_validation :]
+
+
+def check_table(table: Table, latent_dim: int | None) -> None:
+    """Raise :class:`DataError` for a table that no model should be trained on.
+
+    Args:
+        table: (N, D).
+        latent_dim: the manifold's dimension d, 1 ≤ d < D; None when it is still to be chosen.
+    """
+    rows, width = table.values.shape
+    if width < 2:
+        raise DataError(
+            f"Expected at least 2 columns (a manifold has fewer dimensions than the data); '{table.source}' has {width}."
+        )
+    if latent_dim is not None and not 1 <= latent_dim < width:
+        advice = "The library takes d = D; a table needs d < D." if latent_dim == width else "Choose one in that range."
+        raise DataError(
+            f"Expected a latent dimension from 1 to {width - 1} for '{table.source}' with {width} columns; "
+            f"got {latent_dim}. {advice}"
+        )
+    needed = max(20, 2 * (width + 1))
+    if rows < needed:
+        raise DataError(
+            f"Expected at least {needed} rows for {width} columns; '{table.source}' has {rows}. "
+            "Get more rows, or use fewer columns: --columns."
+        )
+    low = np.full(width, np.inf)
+    high = np.full(width, -np.inf)
+    digests = [hashlib.blake2b(digest_size=16) for _ in range(width)]
+    for chunk in chunks(table.values):
+        low, high = np.minimum(low, chunk.min(axis=0)), np.maximum(high, chunk.max(axis=0))
+        transposed = np.ascontiguousarray((chunk + 0.0).T)  # + 0.0 makes −0 equal to 0
+        for digest, column in zip(digests, transposed, strict=True):
+            digest.update(column.data)
+    constant = [name for name, a, b in zip(table.columns, low, high, strict=True) if a == b]
+    if constant:
+        raise DataError(
+            f"Expected columns that vary; in '{table.source}' {listing(constant)} hold one value each, and no density "
+            f"exists there. Leave them out: --exclude '{','.join(constant)}'."
+        )
+    first: dict[bytes, str] = {}
+    twins = {n: o for n, g in zip(table.columns, digests, strict=True) if (o := first.setdefault(g.digest(), n)) != n}
+    if twins:
+        pairs = ", ".join(f"'{name}' equals '{other}'" for name, other in list(twins.items())[:5])
+        raise DataError(
+            f"Expected different columns; in '{table.source}' {pairs} in every row. "
+            f"Leave the copies out: --exclude '{','.join(twins)}'."
+        )
+
+
+def write_table(path: str | Path, columns: Sequence[str], values: Array) -> None:
+    """Write a table by suffix: .csv, .tsv (each also .gz), .npy (no names), .npz, .parquet.
+
+    The file appears whole or not at all. Text holds as many digits as give the same number back.
+    """
+    path = Path(path)
+    suffix = _suffix(path)
+    if values.ndim != 2 or values.shape[1] != len(columns):
+        raise DataError(f"Expected values of shape (N, {len(columns)}), one column a name; got {values.shape}.")
+    with replacing(path) as temporary:
+        if suffix in _TEXT:
+            _write_text(temporary, "," if suffix == ".csv" else "\t", columns, values, path.suffix.lower() == ".gz")
+        elif suffix == ".parquet":
+            arrow, parquet = load_pyarrow()
+            arrays = [arrow.array(np.ascontiguousarray(values[:, i])) for i in range(len(columns))]
+            parquet.write_table(arrow.Table.from_arrays(arrays, names=list(columns)), temporary)
+        else:
+            with open(temporary, "wb") as file:  # a path would get numpy's suffix added
+                if suffix == ".npy":
+                    np.save(file, values)
+                else:
+                    np.savez(file, data=values, columns=np.array(columns, dtype=np.str_))
+
+
+def _write_text(path: Path, delimiter: str, columns: Sequence[str], values: Array, compress: bool) -> None:
+    if values.dtype.kind == "b":
+        values = values.astype(np.int8)
+    single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
+    opener: Any = gzip.open if compress else open
+    with opener(path, "wt", encoding="utf-8", newline="") as file:
+        csv.writer(file, delimiter=delimiter, lineterminator="\n").writerow(columns)
+        for chunk in chunks(values):
+            for row in chunk.tolist():
+                file.write(delimiter.join([f"{cell:.9g}" if single else repr(cell) for cell in row]) + "\n")
+
+
+def _suffix(path: Path) -> str:
+    parts = [part.lower() for part in path.suffixes]
+    if parts and parts[-1] == ".gz" and len(parts) > 1 and parts[-2] in _TEXT:
+        return parts[-2]
+    if parts and parts[-1] in (*_TEXT, ".npy", ".npz", ".parquet"):
+        return parts[-1]
+    got = f"'{''.join(parts[-2:] if parts[-1] == '.gz' else parts[-1:])}'" if parts else "no suffix"
+    raise DataError(f"Expected a file name that ends in {_SUPPORTED}; got {got} in '{path}'. Convert or rename it.")
+
+
+def _without_invalid(table: Table, drop: bool, row_name: str, row_number: Callable[[int], int]) -> Table:
+    """The table itself if all is finite; else without the rows at fault, or an error that names them."""
+    good = np.concatenate([np.isfinite(chunk).all(axis=1) for chunk in chunks(table.values)])
+    bad = np.flatnonzero(~good)
+    if not len(bad):
+        return table
+    if drop:
+        if len(bad) == len(good):
+            raise DataError(
+                f"Expected some row without NaN or infinite cells; all {len(bad)} of '{table.source}' have one."
+            )
+        return replace(table, values=np.asarray(table.values[good]), dropped=len(bad))
+    places = []
+    for row in bad[:3]:
+        column = int(np.flatnonzero(~np.isfinite(table.values[row]))[0])
+        cell = "is missing or NaN" if np.isnan(table.values[row, column]) else "is infinite"
+        places.append(f"{row_name} {row_number(int(row))}, column '{table.columns[column]}' {cell}")
+    raise DataError(
+        f"Expected finite numbers; in '{table.source}' {len(bad)} of {len(good)} rows have NaN or infinite cells "
+        f"({'; '.join(places)}{'; …' if len(bad) > 3 else ''}). Leave such rows out with --drop-invalid, or such columns "
+        "with --exclude."
+    )
+
+
+__all__ = [
+    "DataError",
+    "MissingFileError",
+    "Table",
+    "check_table",
+    "match_columns",
+    "read_table",
+    "split_rows",
+    "write_table",
+]

@@ -1,0 +1,228 @@
+"""From settings to a trained model: the data opened, the flow built, the run shown. What the commands share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from torch import Tensor
+
+from . import flows
+from .data import von_mises_circle
+from .data.benchmarks import load_benchmark
+from .data.registry import DATASETS
+from .data.tables import check_table, match_columns, read_table, split_rows
+from .manifold import RectangularFlow
+from .progress import TrainingDisplay
+from .settings import DataSettings, FitSettings, ModelSettings, check_keys
+from .storage import load_model, read_description
+from .training import Run, fit
+from .training.folder import read_config
+from .training.rows import Rows, take
+
+_SMALL_STEP = 2**19  # scalars of a bundle; below it threads only wait for each other
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data ready for training: three splits and the names of the columns."""
+
+    train: Rows
+    validation: Rows
+    test: Rows
+    columns: tuple[str, ...]
+    note: str = ""
+
+
+def prepare(settings: DataSettings, latent_dim: int | None, seed: int) -> Prepared:
+    """Open the data that the settings name, check them and split them.
+
+    Raises:
+        ValueError: the data cannot be trained on; the message says where and why.
+    """
+    if settings.data is None:
+        raise ValueError("no data: give a file or the name of a data set (rnf data list), or a preset that names one")
+    if settings.data == "circle" and not Path("circle").exists():
+        noise = settings.radius_noise
+        train, validation, test = (
+            von_mises_circle(count, seed=seed + offset, radius_noise=noise)
+            for count, offset in ((10_000, 0), (1_000, 10_000), (5_000, 20_000))
+        )
+        return Prepared(train, validation, test, ("x", "y"), "von Mises on the unit circle, κ = 1, centred at π/2")
+    if settings.data in DATASETS and not Path(settings.data).exists():
+        return _benchmark(settings.data)
+    options = {"columns": settings.columns, "exclude": settings.exclude, "drop_invalid": settings.drop_invalid}
+    table = read_table(settings.data, **options)  # type: ignore[arg-type]
+    check_table(table, latent_dim)
+    parts = {name: getattr(settings, f"{name}_data") for name in ("validation", "test")}
+    given = {
+        name: match_columns(read_table(path, drop_invalid=settings.drop_invalid), table.columns).values
+        for name, path in parts.items()
+        if path is not None
+    }
+    shares = {name: 0.0 if name in given else getattr(settings, f"{name}_fraction") for name in parts}
+    train_rows, validation_rows, test_rows = split_rows(len(table.values), **shares, seed=seed)
+    return Prepared(
+        table.values[train_rows],
+        given.get("validation", table.values[validation_rows]),
+        given.get("test", table.values[test_rows]),
+        table.columns,
+        f"{table.dropped} rows with missing or infinite values were dropped" if table.dropped else "",
+    )
+
+
+def _benchmark(name: str) -> Prepared:
+    if DATASETS[name].kind != "table":
+        raise ValueError(f"{name} is a set of images, which rnf fit cannot read yet")
+    splits = load_benchmark(name)
+    return Prepared(splits.train, splits.validation, splits.test, splits.columns, splits.note)
+
+
+def build_flow(settings: ModelSettings, train: Rows, seed: int) -> RectangularFlow:
+    """The flow that the settings describe, with fresh weights by seed and whatever it takes from the data."""
+    dim, columns = settings.latent_dim, train.shape[1]
+    if dim is None:
+        raise ValueError("no latent dimension: say --latent-dim, the dimension of the manifold (1 for a curve, …)")
+    with torch.random.fork_rng([]):
+        torch.manual_seed(seed)
+        ambient = flows.RealNVP(
+            columns,
+            settings.layers,
+            settings.hidden,
+            network=settings.network,
+            activation=settings.activation,
+            scale=settings.scale,
+            bound=settings.bound,
+            mixing=None if settings.mixing == "none" else settings.mixing,
+            actnorm=settings.actnorm,
+            zero_init=settings.zero_init,
+        )
+        outer = [_standardise(train)] if settings.standardise else []
+        flow = RectangularFlow(ambient, _latent(settings, dim), outer)
+        if settings.actnorm or settings.latent == "spline":
+            flow.initialise(take(train, slice(10_000), dtype=torch.float32))
+    return flow
+
+
+def _latent(settings: ModelSettings, dim: int) -> flows.Density | flows.Bijection:
+    if settings.latent == "identity":
+        return flows.Identity(dim)
+    if settings.latent == "affine":
+        return flows.ActNorm(dim)
+    if settings.latent == "spline":
+        passes: dict[str, Any] = {"passes": 2} if dim > 1 else {}
+        layers, hidden = settings.latent_layers, settings.latent_hidden
+        return flows.ZukoDensity("NSF", features=dim, transforms=layers, hidden_features=hidden, **passes)
+    activation, scale = settings.activation, settings.scale
+    options: dict[str, Any] = {"activation": activation, "scale": scale, "zero_init": settings.zero_init}
+    return flows.RealNVP(dim, settings.latent_layers, settings.latent_hidden, **options)
+
+
+def _standardise(train: Rows) -> flows.Standardise:
+    """Mean and standard deviation of the columns, in float64, in parts that fit the memory."""
+    total = square = torch.zeros((), dtype=torch.float64)
+    shift = take(train, slice(0, 1), dtype=torch.float64)  # against cancellation where the mean is large
+    for i in range(0, len(train), 100_000):
+        part = take(train, slice(i, i + 100_000), dtype=torch.float64) - shift
+        total, square = total + part.sum(dim=0), square + part.square().sum(dim=0)
+    mean = total / len(train)
+    deviation = (square / len(train) - mean.square()).clamp_min(0).sqrt()
+    return flows.Standardise((mean + shift[0]).float(), deviation.float())
+
+
+def run_settings(
+    settings: FitSettings,
+    out: Path | None,
+    *,
+    console: Console,
+    name: str = "fit",
+    resume: bool = False,
+    overwrite: bool = False,
+    quiet: bool = False,
+    tensorboard: bool = False,
+) -> tuple[Run, Prepared]:
+    """Do all that the settings say, showing it; the run and its data."""
+    seed = settings.training.seed
+    data = prepare(settings.data, settings.model.latent_dim, seed)
+    flow = build_flow(settings.model, data.train, seed)
+    path = settings.data.data
+    if path is not None and Path(path).exists():  # so that a run can be resumed from anywhere
+        settings = replace(settings, data=replace(settings.data, data=str(Path(path).resolve())))
+    writer = _tensorboard(out) if tensorboard else None
+    with TrainingDisplay(console, name, quiet) as display, _threads_for(flow, settings.training.batch_size):
+
+        def on_epoch(run: Run) -> None:
+            display.on_epoch(run)
+            if writer is not None:
+                line = run.history[-1].flat()
+                for key, value in line.items():
+                    writer.add_scalar(key, value, line["epoch"])
+
+        run = fit(
+            flow,
+            data.train,
+            settings.training,
+            validation=data.validation,
+            out=out,
+            resume=resume,
+            overwrite=overwrite,
+            on_step=display.on_step,
+            on_epoch=on_epoch,
+            settings=settings.flat(),
+            facts={"columns": list(data.columns), "note": data.note},
+        )
+    if writer is not None:
+        writer.close()
+    return run, data
+
+
+def settings_of(folder: Path) -> FitSettings:
+    """The settings that a run was made with."""
+    config = read_config(folder)
+    config.pop("record", None)
+    check_keys(config, str(folder / "config.toml"))
+    return FitSettings.from_flat(config)
+
+
+def open_run(folder: Path) -> tuple[RectangularFlow, tuple[str, ...]]:
+    """The model of a run and the names of its columns."""
+    flow = load_model(folder)
+    columns = read_description(folder)["facts"].get("columns") or [f"x{i + 1}" for i in range(flow.ambient_dim)]
+    return flow, tuple(columns)
+
+
+def rows_for(flow: RectangularFlow, columns: tuple[str, ...], path: str | Path, drop_invalid: bool = False) -> Tensor:
+    """The rows of a file in the order and precision of a model's columns."""
+    table = match_columns(read_table(path, drop_invalid=drop_invalid), columns)
+    dtype = next((p.dtype for p in flow.parameters()), torch.float32)
+    return torch.from_numpy(np.array(table.values)).to(dtype)
+
+
+@contextmanager
+def _threads_for(flow: RectangularFlow, batch_size: int) -> Iterator[None]:
+    """One thread for steps so small that more would only wait for each other."""
+    threads = torch.get_num_threads()
+    widest = max(link.activation_size for link in flow.layers())
+    if batch_size * flow.latent_dim * widest < _SMALL_STEP:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _tensorboard(out: Path | None) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ValueError("TensorBoard is not installed: pip install 'rectangular-flows[tensorboard]'") from error
+    return SummaryWriter(str((out or Path()) / "tensorboard"))
+
+
+__all__ = ["Prepared", "build_flow", "open_run", "prepare", "rows_for", "run_settings", "settings_of"]

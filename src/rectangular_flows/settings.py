@@ -1,0 +1,225 @@
+"""Everything that ``rnf fit`` can be told, as flat dataclasses: a key of a configuration file, or a flag, for each field.
+
+Imports no torch: ``rnf fit --help`` lists the fields, their defaults and what they mean from the docstrings here and in
+``training/config.py``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib.resources
+import inspect
+import re
+import tomllib
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from .training.config import TrainingConfig, VolumeSettings
+
+
+@dataclass(frozen=True)
+class DataSettings:
+    """Where the data come from.
+
+    Args:
+        data: a file (CSV, TSV, NPY, NPZ, Parquet) or the name of a known data set ('rnf data list').
+        columns: only these columns, by name or by number from 1.
+        exclude: all columns but these.
+        drop_invalid: drop rows with missing or infinite values instead of refusing them.
+        validation_data: file with the validation rows, instead of a share of the data.
+        test_data: file with the test rows, instead of a share of the data.
+        validation_fraction: share of the rows that validates.
+        test_fraction: share of the rows that is kept for testing.
+        radius_noise: standard deviation of the radius, for the data set 'circle'.
+    """
+
+    data: str | None = None
+    columns: tuple[str, ...] | None = None
+    exclude: tuple[str, ...] | None = None
+    drop_invalid: bool = False
+    validation_data: str | None = None
+    test_data: str | None = None
+    validation_fraction: float = 0.1
+    test_fraction: float = 0.1
+    radius_noise: float = 0.0
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """What the flow is made of.
+
+    Args:
+        latent_dim: d, the dimension of the manifold.
+        standardise: let the model see columns of mean 0 and standard deviation 1; densities stay in the units of the data.
+        layers: couplings of f̃.
+        hidden: widths of the network of each coupling.
+        network: "mlp", or "residual" (two equal widths for each residual block).
+        activation: "silu", "tanh" (as published) or "relu".
+        scale: of the couplings: "tanh" (bounded), "exp" (as published) or "sigmoid".
+        bound: largest log-scale of a coupling with scale "tanh".
+        mixing: linear layers between the couplings: "none", "permutation", "lu" or "free".
+        actnorm: an ActNorm after each coupling, started from the data.
+        zero_init: start every coupling as the identity.
+        latent: h: "realnvp", "spline" (with whitening), "affine" (a shift and a scale) or "identity".
+        latent_layers: couplings, or splines, of h.
+        latent_hidden: widths of their networks.
+    """
+
+    latent_dim: int | None = None
+    standardise: bool = True
+    layers: int = 6
+    hidden: tuple[int, ...] = (64, 64)
+    network: Literal["mlp", "residual"] = "mlp"
+    activation: Literal["silu", "tanh", "relu"] = "silu"
+    scale: Literal["tanh", "exp", "sigmoid"] = "tanh"
+    bound: float = 2.0
+    mixing: Literal["none", "permutation", "lu", "free"] = "none"
+    actnorm: bool = False
+    zero_init: bool = True
+    latent: Literal["realnvp", "spline", "affine", "identity"] = "realnvp"
+    latent_layers: int = 4
+    latent_hidden: tuple[int, ...] = (32, 32)
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """Data, model and training of one run."""
+
+    data: DataSettings = field(default_factory=DataSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    @classmethod
+    def from_flat(cls, values: Mapping[str, Any]) -> FitSettings:
+        """From one flat mapping, as a configuration file has it; what is missing has its default.
+
+        Raises:
+            ValueError: a key is not known, or a value not possible.
+        """
+        check_keys(values, "settings")
+
+        def of(kind: type) -> dict[str, Any]:
+            return {f.name: _tupled(values[f.name]) for f in fields(kind) if f.name in values}
+
+        training = TrainingConfig.from_settings({**of(TrainingConfig), **of(VolumeSettings)})
+        return cls(DataSettings(**of(DataSettings)), ModelSettings(**of(ModelSettings)), training)
+
+    def flat(self) -> dict[str, Any]:
+        """The inverse of :meth:`from_flat`."""
+        return {**vars(self.data), **vars(self.model), **self.training.settings()}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One field: its name, type, default and what it means."""
+
+    name: str
+    group: str
+    hint: Any
+    default: Any
+    help: str
+
+
+_GROUPS: dict[str, type] = {
+    "data": DataSettings,
+    "model": ModelSettings,
+    "volume": VolumeSettings,
+    "training": TrainingConfig,
+}
+
+
+def all_settings() -> dict[str, Setting]:
+    """Every field of every group, by name."""
+    found: dict[str, Setting] = {}
+    for group, kind in _GROUPS.items():
+        texts = _argument_texts(kind)
+        hints = typing.get_type_hints(kind, localns={"Exact": object, "Stochastic": object})
+        for f in fields(kind):
+            if kind is TrainingConfig and f.name == "volume":
+                continue  # its own settings stand for it
+            found[f.name] = Setting(f.name, group, hints[f.name], f.default, texts.get(f.name, ""))
+    return found
+
+
+def check_keys(keys: Iterable[str], where: str) -> None:
+    """Refuse unknown keys, naming the nearest known one."""
+    known = all_settings()
+    for key in keys:
+        if key not in known:
+            raise ValueError(f"{where}: unknown setting {key!r}.{nearest(key, known)}")
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """' Did you mean …?', or nothing."""
+    close = difflib.get_close_matches(word, list(known), 1, 0.6)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """A configuration file: flat keys; the table 'record' of a run's own config.toml is passed over."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no configuration file {path}")
+    return _parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def preset_names() -> list[str]:
+    """The presets that come with the package."""
+    folder = importlib.resources.files("rectangular_flows") / "presets"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def read_preset(name: str) -> dict[str, Any]:
+    """The settings of a preset."""
+    names = preset_names()
+    if name not in names:
+        raise ValueError(f"no preset {name!r}.{nearest(name, names)} There are: {', '.join(names)}")
+    file = importlib.resources.files("rectangular_flows") / "presets" / f"{name}.toml"
+    return _parse(file.read_text(encoding="utf-8"), f"preset {name}")
+
+
+def _parse(text: str, where: str) -> dict[str, Any]:
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ValueError(f"{where} is not valid TOML: {error}") from error
+    values.pop("record", None)
+    check_keys(values, where)
+    return values
+
+
+def _argument_texts(kind: type) -> dict[str, str]:
+    """What the 'Args' section of a docstring says of each argument."""
+    section = inspect.getdoc(kind).partition("Args:\n")[2]  # type: ignore[union-attr]
+    texts: dict[str, str] = {}
+    name = ""
+    for line in section.splitlines():
+        start = re.match(r" {4}(\w+): (.*)", line)
+        if start:
+            name, texts[start[1]] = start[1], start[2]
+        elif line.startswith(" " * 8) and name:
+            texts[name] += " " + line.strip()
+        elif line.strip():
+            break
+    return texts
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+__all__ = [
+    "DataSettings",
+    "FitSettings",
+    "ModelSettings",
+    "Setting",
+    "all_settings",
+    "check_keys",
+    "nearest",
+    "preset_names",
+    "read_preset",
+    "read_toml",
+]

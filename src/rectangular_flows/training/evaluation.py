@@ -1,0 +1,81 @@
+"""Validation: the objective with the exact volume, and the named metrics, on rows that training never sees."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..errors import NumericalError, warn
+from ..manifold import RectangularFlow
+from ..volume import Exact
+from .config import TrainingConfig
+from .objective import Objective
+
+Metric = Callable[[RectangularFlow, Tensor], float]
+_OWN = ("objective", "nll", "reconstruction")
+_INFEASIBLE = 1000.0
+
+
+@dataclass(frozen=True)
+class Values:
+    """What a validation found."""
+
+    objective: float
+    negative_log_likelihood: float
+    reconstruction: float
+    metrics: dict[str, float]
+
+
+def fid_like(flow: RectangularFlow, rows: Tensor) -> float:
+    """The FID-like score of as many samples as there are rows (at least 10,000), with a fixed seed."""
+    from ..metrics.frechet import fid_like as score
+
+    generator = torch.Generator().manual_seed(0)
+    samples = flow.sample(max(len(rows), 10_000), generator=generator)
+    return score(samples.flatten(1).cpu().numpy(), rows.flatten(1).cpu().numpy())
+
+
+def metrics_for(config: TrainingConfig, metrics: Mapping[str, Metric] | None) -> dict[str, Metric]:
+    """The metrics to compute, with the one that is monitored among them.
+
+    Raises:
+        ValueError: the monitored one is not known.
+    """
+    chosen = dict(metrics or {})
+    if config.monitor == "fid-like":
+        chosen.setdefault("fid-like", fid_like)
+    if config.monitor not in (*_OWN, *chosen):
+        names = ", ".join((*_OWN, "fid-like", *(name for name in chosen if name != "fid-like")))
+        raise ValueError(f"expected monitor among {names}; got {config.monitor!r}")
+    return chosen
+
+
+@torch.no_grad()
+def evaluate(flow: RectangularFlow, rows: Tensor, config: TrainingConfig, metrics: Mapping[str, Metric]) -> Values:
+    """All of it on the validation rows. Where the manifold is degenerate the likelihood is NaN, with a warning."""
+    exact = Objective(flow, Exact(), config.beta)
+    nll = latent = reconstruction = 0.0
+    for part in rows.split(flow.rows_at_once()):
+        share = len(part) / len(rows)
+        try:
+            terms = exact(part)
+        except NumericalError as error:
+            terms = exact(part, part="reconstruction")
+            if config.method == "ml":
+                warn(RuntimeWarning, f"no likelihood on the validation rows: {error}")
+        nll += share * float(terms.negative_log_likelihood)
+        reconstruction += share * float(terms.reconstruction)
+        if config.method == "two-step":
+            latent += share * float(exact(part, part="likelihood").loss)
+    objective = (latent if config.method == "two-step" else nll) + config.beta * reconstruction
+    if (
+        config.target_error is not None
+    ):  # β changes, so that its objective is no yardstick: likelihood among the feasible
+        objective = nll + _INFEASIBLE * max(0.0, reconstruction / config.target_error - 1.05)
+    return Values(objective, nll, reconstruction, {name: float(metric(flow, rows)) for name, metric in metrics.items()})
+
+
+__all__ = ["Metric", "Values", "evaluate", "fid_like", "metrics_for"]

@@ -1,0 +1,40 @@
+"""What a run needs before its first step: a device and an optimiser."""
+
+from __future__ import annotations
+
+import torch
+from torch.nn import Parameter
+
+from .config import TrainingConfig
+
+
+def choose_device(name: str) -> torch.device:
+    """The device of that name; "auto" is a GPU if there is one."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"the device {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
+    return device
+
+
+def make_optimiser(parameters: list[Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
+    """Adam or AdamW over the parameters."""
+    if not parameters:
+        raise ValueError("the flow has no parameters to train")
+    if config.optimiser == "adamw":
+        return torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True)
+    return torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
+
+
+def seed_everything(seed: int, device: torch.device) -> None:
+    """Seed the generators that a step draws from."""
+    # not torch.manual_seed: where CUDA is not started, each call would add to a queue for when it is
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed(seed)
+
+
+__all__ = ["choose_device", "make_optimiser", "seed_everything"]

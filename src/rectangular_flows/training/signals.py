@@ -1,0 +1,76 @@
+"""Ctrl-C and SIGTERM while training: the step is given up or finished, the state saved, and the run says how to go on."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(KeyboardInterrupt):
+    """Training was stopped by a signal, after its state was saved."""
+
+    def __init__(self, message: str, number: int):
+        super().__init__(message)
+        self.exit_code = 128 + number
+
+
+class _GiveUp(BaseException):
+    """Raised inside a step that may be given up; never leaves this module."""
+
+
+class StopSignals:
+    """Catches the first Ctrl-C or SIGTERM; a second one has its usual effect.
+
+    Args:
+        enabled: nothing is caught where there is no folder to save to.
+    """
+
+    def __init__(self, enabled: bool):
+        self.number: int | None = None
+        self._enabled = enabled and threading.current_thread() is threading.main_thread()
+        self._before: dict[int, Any] = {}
+        self._may_give_up = False
+
+    def __enter__(self) -> StopSignals:
+        if self._enabled:
+            self._before = {number: signal.signal(number, self._caught) for number in _SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._restore()
+
+    @property
+    def requested(self) -> bool:
+        """Whether a signal came."""
+        return self.number is not None
+
+    @contextmanager
+    def giving_up(self, allowed: bool = True) -> Iterator[None]:
+        """Work in this context is given up when a signal comes; it must leave no trace. Look at ``requested`` after."""
+        self._may_give_up = allowed
+        try:
+            yield
+        except _GiveUp:
+            pass
+        finally:
+            self._may_give_up = False
+
+    def _caught(self, number: int, _frame: FrameType | None) -> None:
+        self.number = number
+        self._restore()
+        if self._may_give_up:
+            raise _GiveUp
+
+    def _restore(self) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+
+__all__ = ["Interrupted", "StopSignals"]

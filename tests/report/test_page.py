@@ -1,0 +1,306 @@
+import base64
+import doctest
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import zlib
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rectangular_flows.report import (
+    Cards,
+    Chart,
+    Code,
+    Curve,
+    Grid,
+    Metric,
+    Page,
+    Picture,
+    Section,
+    Text,
+    charts,
+    page,
+    render,
+    write,
+)
+
+HOSTILE = """<script>alert("x")</script>'"><img src=http://evil.example/x onerror=alert(1)>{{ 7 * 7 }}&amp;"""
+VOID = {"meta", "link", "img", "br", "hr", "input"}
+SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="4" height="4"><rect width="4" height="4"/></svg>'
+
+
+def png():
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 3, 2, 8, 0, 0, 0, 0)
+    pixels = zlib.compress(b"\0\0\0\0" * 2)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+class Reader(HTMLParser):
+    """Collects tags and text, and checks that tags are balanced."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.texts, self.stack = [], [], []
+        self.feed(html)
+        self.close()
+        assert not self.stack, f"left open: {self.stack}"
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+
+    def handle_endtag(self, tag):
+        assert self.stack.pop() == tag
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    @property
+    def text(self):
+        return "".join(self.texts)
+
+    def all(self, name):
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+def one(*parts, **options):
+    return Reader(render(Page("Title", "Subtitle", [Section("Section", parts, **options)])))
+
+
+def everything(text="plain", footer="The end"):
+    return Page(
+        f"Title {text}",
+        f"Subtitle {text}",
+        [
+            Section(
+                f"Numbers {text}", [Cards([Metric(text, f"0.5 {text}", text, good) for good in (True, False, None)])]
+            ),
+            Section(
+                f"Words {text}",
+                [
+                    Text(
+                        f"One {text}\n\nTwo **bold {text}** and `code {text}` and [link](https://example.org/a?b=1&c=2)"
+                    ),
+                    Code(f"x = '{text}'\n    y", text),
+                    Grid([text, "n"], [[f"row {text}", 0.123456], [None, None]], f"Caption {text}", highlight=0),
+                ],
+            ),
+            Section(
+                f"Pictures {text}",
+                [
+                    Picture(png(), f"alt {text}", f"caption {text}"),
+                    Picture(SVG, f"svg {text}"),
+                    Chart(
+                        [Curve(text, range(5), [3, 1, float("nan"), 2, 4])],
+                        text,
+                        text,
+                        text,
+                        marker=2,
+                        marker_label=text,
+                    ),
+                    Chart([Curve(text, range(1, 5), [1e-3, 1, 10, 1e4])], text, text, log_y=True),
+                    Chart([], text, text, "Later"),
+                ],
+                collapsed=True,
+            ),
+        ],
+        f"{footer} {text}",
+    )
+
+
+def test_hostile_text_stays_text():
+    plain, hostile = Reader(render(everything())), Reader(render(everything(HOSTILE)))
+    assert [tag for tag, _ in hostile.tags] == [tag for tag, _ in plain.tags], "no text became a tag"
+    assert [sorted(a) for _, a in hostile.tags] == [sorted(a) for _, a in plain.tags], "or an attribute"
+    assert hostile.text.count('<script>alert("x")</script>') >= 15
+    assert "49" not in re.sub(r"[\d.]{3,}", "", hostile.text), "the template engine reads no text of ours"
+    assert hostile.all("svg")[0]["viewbox"] == plain.all("svg")[0]["viewbox"]
+
+
+def test_nothing_is_fetched_from_anywhere():
+    html = render(everything(HOSTILE))
+    reader = Reader(html)
+    for tag, attributes in reader.tags:
+        for name in ("src", "href", "srcset", "action", "data", "poster", "xlink:href"):
+            address = attributes.get(name) or ""
+            local = address.startswith(("data:", "#")) or not address
+            assert local or (tag, name) == ("a", "href"), f"{tag} {name}={address}"
+        assert not [name for name in attributes if name.startswith("on")], "no inline handlers"
+    assert [a["href"] for a in reader.all("a") if a["href"].startswith("http")] == ["https://example.org/a?b=1&c=2"]
+    (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
+    assert "url(" not in style
+    assert "@import" not in style
+    policy = next(a["content"] for a in reader.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    (script,) = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    assert "default-src 'none'" in policy
+    assert page._digest(script) in policy
+    assert not re.search(r"fetch\(|XMLHttp|localStorage|cookie", script)
+
+
+def test_headings_names_and_anchors():
+    reader = Reader(render(everything()))
+    assert reader.all("html")[0]["lang"] == "en"
+    assert [tag for tag, _ in reader.tags if tag in ("h1", "h2")] == ["h1", "h2", "h2", "h2"]
+    ids = [a["id"] for _, a in reader.tags if "id" in a]
+    assert len(ids) == len(set(ids))
+    assert {a["href"][1:] for a in reader.all("a") if a["href"].startswith("#")} <= set(ids)
+    assert all(a["alt"] for a in reader.all("img"))
+    assert all("aria-label" in a or a.get("aria-hidden") for a in reader.all("svg"))
+    assert len(reader.all("details")) == len(reader.all("summary")) == 1
+
+
+def test_same_titles_have_different_anchors():
+    reader = Reader(render(Page("t", "", [Section("Ω", []), Section("Ω", []), Section("Ω", [])])))
+    assert len({a["id"] for a in reader.all("section")}) == 3
+
+
+def test_cards():
+    reader = one(Cards([Metric("KL", "0.006", "low", good=True), Metric("time", "3 h", good=False)]))
+    for text in ("KL", "0.006", "low", "good", "3 h", "needs attention"):
+        assert text in reader.texts
+    assert not one(Cards([])).all("dt")
+
+
+@pytest.mark.parametrize(
+    ("body", "html"),
+    [
+        ("a **b *c* d** e", "<p>a <strong>b <em>c</em> d</strong> e</p>"),
+        ("`**x** <b>`", "<p><code>**x** &lt;b&gt;</code></p>"),
+        ("2 * 3 * 4 and a*b*c and **", "<p>2 * 3 * 4 and a*b*c and **</p>"),
+        ("[p](https://a.org/x_(y))", '<p><a href="https://a.org/x_(y)" rel="noopener">p</a></p>'),
+        ("[p](javascript:alert)", "<p>[p](javascript:alert)</p>"),
+        ('[p](https://a.org/"onclick="x)', '<p><a href="https://a.org/&#34;onclick=&#34;x" rel="noopener">p</a></p>'),
+        ("one\n \n\ntwo\nlines", "<p>one</p>\n  <p>two\nlines</p>"),
+        ("", ""),
+    ],
+)
+def test_text_marks(body, html):
+    document = render(Page("", "", [Section("", [Text(body)])]))
+    assert re.search(r'<div class="text">\s*(.*?)\s*</div>', document, re.DOTALL)[1] == html
+
+
+def test_grid():
+    reader = one(
+        Grid(["name", "value", "count", "mixed"], [["a", 0.1234567, 123456, 1.5], ["b", None, 7, "x"]], highlight=1)
+    )
+    for text in ("0.1235", "123\u202f456", "–", "7", "1.5", "x"):
+        assert text in reader.texts
+    assert [a.get("class") for a in reader.all("th")] == [None, "right", "right", None, None, None]
+    assert [a.get("class") for a in reader.all("td")] == ["right", "right", "right", "right", "right", None]
+    assert [a.get("class") for a in reader.all("tr")] == [None, None, "best"]
+    assert one(Grid([], [])).all("table")
+
+
+def test_bad_grids_are_refused():
+    with pytest.raises(ValueError, match="Grid row 1: expected 2 cells; got 1"):
+        Grid(["a", "b"], [[1, 2], [3]])
+    with pytest.raises(ValueError, match="expected a row from 0 to 0; got 1"):
+        Grid(["a"], [[1]], highlight=1)
+
+
+def test_pictures(tmp_path):
+    from matplotlib.figure import Figure
+
+    (tmp_path / "p.png").write_bytes(png())
+    figure = Figure(figsize=(1, 1))
+    images = one(*[Picture(image, "alt") for image in (png(), tmp_path / "p.png", SVG, figure)]).all("img")
+    assert base64.b64decode(images[0]["src"].removeprefix("data:image/png;base64,")) == png()
+    assert images[0] == images[1]
+    assert (images[0]["width"], images[0]["height"]) == ("3", "2")
+    assert base64.b64decode(images[2]["src"].removeprefix("data:image/svg+xml;base64,")) == SVG
+    assert images[3]["width"] == "160"
+    with pytest.raises(ValueError, match="expected PNG, JPEG or SVG; got 5 bytes"):
+        one(Picture(b"hello", "alt"))
+    with pytest.raises(TypeError, match="expected bytes, a path or a matplotlib figure; got int"):
+        one(Picture(3, "alt"))
+
+
+def test_charts_are_drawn_in_the_page():
+    reader = one(Chart([Curve("a", [0, 1], [1, 2])], "step", "loss", "Loss"))
+    (line,) = [a for a in reader.all("path") if a.get("class") == "line"]
+    assert line["d"].startswith("M0 ")
+    for path in reader.all("path"):
+        assert not re.search(r"nan|inf", path["d"])
+    assert "Line chart of loss against step. a: from 1 to 2." in [a.get("aria-label") for a in reader.all("svg")]
+    assert "no data yet" in one(Chart([], "step", "loss")).texts
+
+
+def test_long_series_make_a_small_page():
+    x = np.arange(100_000.0)
+    part = Chart([Curve(str(i), x, np.sin(x * (i + 1))) for i in range(3)], "step", "loss")
+    assert len(render(Page("", "", [Section("", [part])]))) < 400_000
+
+
+def test_code_keeps_its_spaces():
+    body = "\n  a\n\tb  \n\n"
+    html = render(Page("", "", [Section("", [Code(body)])]))
+    assert f'<pre tabindex="0"><code>{body}</code></pre>' in html
+
+
+def test_unknown_parts_are_refused():
+    with pytest.raises(TypeError, match="expected Cards, Text, Picture, Grid, Chart or Code; got str"):
+        one("text")
+
+
+def test_rendering_is_reproducible_and_without_torch():
+    assert render(everything()) == render(everything())
+    command = "import sys, rectangular_flows.report; sys.exit(bool({'torch', 'matplotlib'} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0
+
+
+def test_writing_is_all_or_nothing(tmp_path, monkeypatch):
+    path = tmp_path / "new" / "report.html"
+    assert write(Page("one", "", []), path) == path
+    before = path.read_bytes()
+    assert b"\r" not in before
+    assert write(Page("name \udcff", "", []), path) == path, "a file name that is not UTF-8"
+    path.write_bytes(before)
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    with pytest.raises(TypeError):
+        write(Page("two", "", [Section("", ["bad"])]), path)
+    monkeypatch.setattr(page.os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write(Page("two", "", []), path)
+    assert path.read_bytes() == before
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("module", [page, charts])
+def test_examples_in_docstrings(module):
+    result = doctest.testmod(module)
+    assert result.attempted
+    assert not result.failed
+
+
+def test_in_a_browser(tmp_path):
+    names = ("chromium", "chromium-browser", "google-chrome")
+    browser = next((found for name in names if (found := shutil.which(name))), None)
+    if browser is None:
+        pytest.skip(f"none of {', '.join(names)} is on the PATH")
+    path = write(everything(HOSTILE), tmp_path / "report.html")
+    command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=2000", "--dump-dom", path.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    assert "<title>Title &lt;script&gt;" in done.stdout
+    assert re.search(r"<html[^>]* data-ready", done.stdout), "the script ran to its end"
+    assert 'aria-label="Switch to the ' in done.stdout
+
+
+def test_the_template_is_part_of_the_package():
+    assert (Path(page.__file__).parent / "page.html.j2").is_file()

@@ -1,0 +1,205 @@
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+
+import pytest
+import torch
+import zuko
+
+import rectangular_flows as rnf
+from rectangular_flows.data import von_mises_circle
+from rectangular_flows.errors import NonFiniteError
+from rectangular_flows.training.folder import read_history
+from rectangular_flows.training.signals import Interrupted, StopSignals
+
+from .test_loop import data, make_flow, same
+
+HARD = {"batch_size": 100, "learning_rate": 1e-2, "schedule": "cosine", "ema": 0.9, "clip": 5.0, "target_error": 0.01}
+CONFIGS = {
+    "ml": rnf.TrainingConfig(epochs=5, **HARD),
+    "stochastic": rnf.TrainingConfig(epochs=5, volume=rnf.volume.Stochastic(), volume_fraction=0.5, **HARD),
+    "two-step": rnf.TrainingConfig(epochs=5, method="two-step", batch_size=100, anneal=(1, 3), optimiser="adamw"),
+}
+
+
+def files(folder):
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_run_leaves_everything(tmp_path):
+    train, validation = data()
+    config = CONFIGS["stochastic"]
+    run = rnf.fit(
+        make_flow(), train, config, validation=validation, out=tmp_path / "a" / "b", facts={"columns": ["x", "y"]}
+    )
+    folder = run.folder
+    assert files(folder) == {
+        "config.toml", "metrics.jsonl", "metrics.csv", "model.safetensors", "model.json", "checkpoint",
+    }  # fmt: skip
+    settings = tomllib.loads((folder / "config.toml").read_text())
+    assert settings.pop("record").keys() >= {"rectangular_flows", "torch", "python", "train_sha256", "started"}
+    assert rnf.TrainingConfig.from_settings(settings) == config
+    assert read_history(folder) == run.history
+    rows = (folder / "metrics.csv").read_text().splitlines()
+    assert len(rows) == 6
+    assert rows[0].startswith("epoch,step,objective")
+    model = rnf.load(folder)
+    assert torch.equal(model.log_prob(validation), run.flow.log_prob(validation))
+    assert json.loads((folder / "model.json").read_text())["facts"] == {"columns": ["x", "y"]}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("steps", [1, 13, 30])
+def test_resuming_gives_the_same_weights_bit_by_bit(tmp_path, name, steps):
+    train, validation = data()
+    config = CONFIGS[name]
+    straight = rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path / "straight")
+
+    def interrupt(run):
+        if run.progress.step == steps:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted, match=rf"step {steps}; .*rnf fit --resume"):
+        rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path / "stopped", on_step=interrupt)
+    resumed = rnf.fit(make_flow(7), train, config, validation=validation, out=tmp_path / "stopped", resume=True)
+    assert same(straight.flow.state_dict(), resumed.flow.state_dict())
+    values = [[{**line.flat(), "seconds": 0} for line in run.history] for run in (straight, resumed)]
+    assert json.dumps(values[0]) == json.dumps(values[1])  # as text, for NaN equals NaN there
+    assert read_history(tmp_path / "stopped") == resumed.history or name == "two-step"
+    for name in ("model.safetensors", "model.json"):
+        assert (tmp_path / "straight" / name).read_bytes() == (tmp_path / "stopped" / name).read_bytes()
+
+
+def test_a_signal_within_a_step_gives_it_up(tmp_path):
+    train, validation = data()
+    config = CONFIGS["stochastic"]
+    straight = rnf.fit(make_flow(), train, config, validation=validation)
+    flow, calls = make_flow(), []
+    flow.ambient.layers[0].register_forward_pre_hook(lambda *_: calls.append(0) or _kill_at(calls, 15))
+    with pytest.raises(Interrupted):
+        rnf.fit(flow, train, config, validation=validation, out=tmp_path)
+    resumed = rnf.fit(make_flow(1), train, config, validation=validation, out=tmp_path, resume=True)
+    assert same(straight.flow.state_dict(), resumed.flow.state_dict())
+
+
+def _kill_at(calls, count):
+    if len(calls) == count:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_signal_within_a_validation_repeats_it(tmp_path):
+    train, validation = data()
+    calls = []
+
+    def metric(flow, rows):
+        calls.append(0)
+        _kill_at(calls, 2)
+        return float(len(calls))
+
+    config = rnf.TrainingConfig(epochs=3, batch_size=100)
+    with pytest.raises(Interrupted) as stop:
+        rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path, metrics={"mine": metric})
+    assert stop.value.exit_code == 143
+    run = rnf.fit(
+        make_flow(), train, config, validation=validation, out=tmp_path, resume=True, metrics={"mine": metric}
+    )
+    assert [line.epoch for line in run.history] == [1, 2, 3]
+    assert len(calls) == 4
+
+
+def test_signals_have_their_usual_effect_again():
+    with StopSignals(enabled=True) as signals:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert signals.requested
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+    with StopSignals(enabled=False), pytest.raises(KeyboardInterrupt):
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_a_finished_run_resumed_is_left_as_it_is(tmp_path):
+    train, validation = data()
+    config = CONFIGS["ml"]
+    run = rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path)
+    before = (tmp_path / "model.safetensors").read_bytes()
+    again = rnf.fit(make_flow(3), train, config, validation=validation, out=tmp_path, resume=True)
+    assert same(run.flow.state_dict(), again.flow.state_dict())
+    assert again.history == run.history
+    assert (tmp_path / "model.safetensors").read_bytes() == before
+
+
+def test_folders_are_not_overwritten_by_mistake(tmp_path):
+    train, validation = data()
+    config = rnf.TrainingConfig(epochs=1, batch_size=300)
+    rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path)
+    with pytest.raises(FileExistsError, match="--resume"):
+        rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path)
+    rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path, overwrite=True)
+    assert len(read_history(tmp_path)) == 1
+    with pytest.raises(ValueError, match="the train rows are not those"):
+        rnf.fit(make_flow(), train + 1, config, validation=validation, out=tmp_path, resume=True)
+    with pytest.raises(FileNotFoundError, match="nothing to go on from"):
+        rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path / "none", resume=True)
+    with pytest.raises(ValueError, match="needs out"):
+        rnf.fit(make_flow(), train, config, resume=True)
+
+
+def test_a_failure_keeps_the_best_model(tmp_path):
+    train, validation = data()
+    config = rnf.TrainingConfig(epochs=50, batch_size=100, learning_rate=1e4)
+    with pytest.raises(NonFiniteError):
+        rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path)
+    model = rnf.load(tmp_path)
+    assert all(bool(torch.isfinite(p).all()) for p in model.parameters())
+
+
+def test_a_history_cut_short_is_read(tmp_path):
+    train, validation = data()
+    run = rnf.fit(make_flow(), train, rnf.TrainingConfig(epochs=2, batch_size=300), validation=validation, out=tmp_path)
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(path.read_text() + '{"epoch": 3, "st')
+    assert read_history(tmp_path) == run.history
+
+
+def test_a_model_without_a_description_is_passed(tmp_path):
+    def make():
+        torch.manual_seed(0)
+        return rnf.RectangularFlow(rnf.flows.RealNVP(2, 2), zuko.flows.MAF(features=1, transforms=1))
+
+    x = von_mises_circle(100, seed=0)
+    run = rnf.fit(make(), x, rnf.TrainingConfig(epochs=1), out=tmp_path)
+    with pytest.raises(ValueError, match=r"has to be passed, load\(…, flow=…\)"):
+        rnf.load(tmp_path)
+    assert torch.equal(rnf.load(tmp_path, flow=make()).log_prob(x), run.flow.log_prob(x))
+
+
+def test_two_processes_do_as_one(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(
+        """
+import sys, torch, rectangular_flows as rnf
+from rectangular_flows.data import von_mises_circle
+torch.set_num_threads(1)
+torch.manual_seed(0)
+flow = rnf.RectangularFlow(rnf.flows.RealNVP(2, 4, (16,)), rnf.flows.RealNVP(1, 1)).double()
+train, validation = von_mises_circle(350, seed=0), von_mises_circle(200, seed=1)
+config = rnf.TrainingConfig(sys.argv[1], epochs=3, batch_size=101, anneal=(1, 2), patience=9)
+rnf.fit(flow, train, config, validation=validation, out=sys.argv[2], overwrite=True)
+"""
+    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
+    port = str(20_000 + os.getpid() % 20_000)
+    for method in ("ml", "two-step"):
+        arguments = [sys.executable, "-W", "ignore", str(script), method]
+        subprocess.run([*arguments, str(tmp_path / f"one-{method}")], check=True, timeout=120)
+        world = [{**environment, "MASTER_PORT": port, "WORLD_SIZE": "2", "RANK": str(rank)} for rank in range(2)]
+        out = str(tmp_path / f"two-{method}")
+        processes = [subprocess.Popen([*arguments, out], env=e, stderr=subprocess.PIPE) for e in world]
+        errors = [process.communicate(timeout=120)[1].decode() for process in processes]
+        assert [process.returncode for process in processes] == [0, 0], errors
+        one, two = rnf.load(tmp_path / f"one-{method}").state_dict(), rnf.load(out).state_dict()
+        for key, value in one.items():
+            torch.testing.assert_close(two[key], value, rtol=1e-7, atol=1e-9)
