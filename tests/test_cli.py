@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import rectangular_flows as rnf
+from tests.browser import opened_in_a_browser
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
 
@@ -101,6 +102,22 @@ def test_help_of_fit_has_every_setting():
 def test_public_names_are_there():
     assert set(dir(rnf)) == set(rnf.__all__)
     assert all(getattr(rnf, name) is not None for name in rnf.__all__)
+
+
+def test_completion(tmp_path):
+    script = tmp_path / "rnf.sh"
+    script.write_text(run("completion", "bash").stdout)
+    line = 'source {}; COMP_WORDS=({}); COMP_CWORD={}; _rnf; echo "${{COMPREPLY[@]}}"'
+    for words, position, expected in (
+        ("rnf re", 1, "report reproduce"),
+        ("rnf fit --method ''", 3, "ml two-step"),
+        ("rnf fit --volu", 2, "--volume --volume-fraction"),
+        ("rnf reproduce ci", 2, "circle"),
+    ):
+        done = subprocess.run(
+            ["bash", "-c", line.format(script, words, position)], capture_output=True, text=True, check=True
+        )
+        assert done.stdout.strip() == expected
 
 
 def test_unknown_command():
@@ -255,6 +272,7 @@ def test_demo(tmp_path):
     result = json.loads((folder / "maximum-likelihood" / "circle.json").read_text())
     assert result["mass"] == pytest.approx(1, abs=0.01)
     assert rnf.load(folder / "two-step").latent_dim == 1
+    assert "A density on a circle" in opened_in_a_browser(folder / "report.html", tmp_path)
 
 
 def test_reproduce_goes_on_where_it_was(tmp_path):

@@ -116,6 +116,9 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument("-o", "--out", type=Path, default=Path("runs/reproduce"), help="(default: %(default)s)")
     reproduce.add_argument("--jobs", type=int, help="runs at a time (default: one for each core)")
 
+    completion = command("completion", _completion, "a script that completes commands in your shell")
+    completion.add_argument("shell", choices=("bash", "zsh"), metavar="SHELL", help="%(choices)s")
+
     data = commands.add_parser("data", help="the data sets that rnf knows, and getting them")
     which = data.add_subparsers(dest="what", metavar="WHAT", required=True)
     which.add_parser("list", help="what there is").set_defaults(run=_data_list)
@@ -133,6 +136,7 @@ def _parser() -> argparse.ArgumentParser:
     volume.add_argument("--no-memory", action="store_true", help="skip the memory measurement in child processes")
     volume.add_argument("-o", "--output", type=Path, help="also write the figures to this JSON file")
     volume.set_defaults(run=_bench_volume)
+    parser.set_defaults(commands=commands.choices)
     return parser
 
 
@@ -189,6 +193,13 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     if arguments.grid:
         return grid_command(out / "circle-grid", epochs, jobs)
     return reproduce_command(out / "circle", arguments.seeds, epochs, jobs)
+
+
+def _completion(arguments: argparse.Namespace) -> int:
+    from .completion import script
+
+    print(script(arguments.shell, arguments.commands), end="")
+    return 0
 
 
 def _data_list(_: argparse.Namespace) -> int:

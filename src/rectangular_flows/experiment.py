@@ -103,9 +103,12 @@ def build_flow(settings: ModelSettings, train: Rows, seed: int) -> RectangularFl
             actnorm=settings.actnorm,
             zero_init=settings.zero_init,
         )
-        outer = [_standardise(train)] if settings.standardise else []
-        flow = RectangularFlow(ambient, _latent(settings, dim), outer)
-        if settings.actnorm or settings.latent == "spline":
+        outer: list[flows.Injection] = [flows.OrthonormalEmbedding(columns, columns)] if settings.pca else []
+        if settings.standardise:
+            outer.append(_standardise(train))
+        pad = flows.Pad(dim, columns, order="first" if settings.pca else "random")
+        flow = RectangularFlow(ambient, _latent(settings, dim), outer, pad=pad)
+        if settings.pca or settings.actnorm or settings.latent == "spline":
             flow.initialise(take(train, slice(10_000), dtype=torch.float32))
     return flow
 

@@ -110,7 +110,7 @@ def _parser(known: dict[str, Setting]) -> _Parser:
             action = ActionYesNo(yes_prefix="", no_prefix="no-")
             groups[setting.group].add_argument(flag, action=action, default=setting.default, help=text)
             continue
-        options: dict[str, Any] = {} if _choices(setting.hint) else {"metavar": _metavar(setting.hint)}
+        options: dict[str, Any] = {} if choices_of(setting.hint) else {"metavar": _metavar(setting.hint)}
         groups[setting.group].add_argument(flag, type=setting.hint, default=setting.default, help=text, **options)
     return parser
 
@@ -153,7 +153,8 @@ def _item(hint: Any) -> Any:
     return None
 
 
-def _choices(hint: Any) -> tuple[str, ...]:
+def choices_of(hint: Any) -> tuple[str, ...]:
+    """The values that a setting may have, if they are few and named."""
     for option in (hint, *typing.get_args(hint)):
         if typing.get_origin(option) is Literal:
             return typing.get_args(option)
@@ -171,7 +172,7 @@ def _metavar(hint: Any) -> str:
 def _words(hint: Any) -> str:
     """What a value must be, in words."""
     optional = " or none" if types.NoneType in typing.get_args(hint) else ""
-    choices, item = _choices(hint), _item(hint)
+    choices, item = choices_of(hint), _item(hint)
     if choices:
         return f"one of {', '.join(choices)}{optional}"
     if item is not None:
@@ -207,4 +208,6 @@ def _kind_message(message: str) -> str:
     return message
 
 
-__all__ = ["FitRequest", "parse_fit"]
+OWN_FLAGS = tuple(f"--{name}" for name in _OWN)
+
+__all__ = ["OWN_FLAGS", "FitRequest", "choices_of", "parse_fit"]

@@ -54,6 +54,7 @@ class ModelSettings:
     Args:
         latent_dim: d, the dimension of the manifold.
         standardise: let the model see columns of mean 0 and standard deviation 1; densities stay in the units of the data.
+        pca: start along the leading principal components of the data, by a fixed rotation after f̃.
         layers: couplings of f̃.
         hidden: widths of the network of each coupling.
         network: "mlp", or "residual" (two equal widths for each residual block).
@@ -70,6 +71,7 @@ class ModelSettings:
 
     latent_dim: int | None = None
     standardise: bool = True
+    pca: bool = True
     layers: int = 6
     hidden: tuple[int, ...] = (64, 64)
     network: Literal["mlp", "residual"] = "mlp"

@@ -1,7 +1,6 @@
 import base64
 import doctest
 import re
-import shutil
 import struct
 import subprocess
 import sys
@@ -28,6 +27,7 @@ from rectangular_flows.report import (
     render,
     write,
 )
+from tests.browser import opened_in_a_browser
 
 HOSTILE = """<script>alert("x")</script>'"><img src=http://evil.example/x onerror=alert(1)>{{ 7 * 7 }}&amp;"""
 VOID = {"meta", "link", "img", "br", "hr", "input"}
@@ -288,18 +288,9 @@ def test_examples_in_docstrings(module):
 
 
 def test_in_a_browser(tmp_path):
-    names = ("chromium", "chromium-browser", "google-chrome")
-    browser = next((found for name in names if (found := shutil.which(name))), None)
-    if browser is None:
-        pytest.skip(f"none of {', '.join(names)} is on the PATH")
-    path = write(everything(HOSTILE), tmp_path / "report.html")
-    command = [browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--v=0"]
-    command += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=2000", "--dump-dom", path.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert not [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    assert "<title>Title &lt;script&gt;" in done.stdout
-    assert re.search(r"<html[^>]* data-ready", done.stdout), "the script ran to its end"
-    assert 'aria-label="Switch to the ' in done.stdout
+    text = opened_in_a_browser(write(everything(HOSTILE), tmp_path / "report.html"), tmp_path)
+    assert "<title>Title &lt;script&gt;" in text
+    assert 'aria-label="Switch to the ' in text
 
 
 def test_the_template_is_part_of_the_package():

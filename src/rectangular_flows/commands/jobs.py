@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -23,6 +24,7 @@ from ..progress import describe, duration
 from ..settings import FitSettings
 from ..training.checkpoint import FILE
 from ..training.folder import CHECKPOINT, read_config, read_history
+from ..training.signals import Interrupted, StopSignals
 
 _SECONDS_BETWEEN_LINES = 10.0
 
@@ -58,20 +60,26 @@ def run_jobs(jobs: Sequence[Job], console: Console, processes: int | None = None
         raise ValueError(f"expected at least one job at a time; got {processes}")
     context = multiprocessing.get_context("spawn")
     display = _Display(jobs, console)
-    with ProcessPoolExecutor(processes, mp_context=context) as pool:
+    with StopSignals(enabled=True) as signals, ProcessPoolExecutor(processes, context, _ignore_signals) as pool:
         futures = [pool.submit(_run, job, fresh) for job in jobs]
-        try:
-            with display:
-                while not all(future.done() for future in futures):
-                    display.update(futures)
-                    time.sleep(0.25)
+        with display:
+            while not all(future.done() for future in futures):
+                if signals.requested:
+                    pool.shutdown(wait=False, cancel_futures=True)
+                    for child in multiprocessing.active_children():
+                        child.terminate()  # which a run takes as the signal to save and stop
                 display.update(futures)
-        except KeyboardInterrupt:
-            for future in futures:
-                future.cancel()
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise KeyboardInterrupt("stopped, everything is saved. The same command goes on from here") from None
-        return [future.result() for future in futures]
+                time.sleep(0.25)
+            display.update(futures)
+    if signals.number is not None:
+        raise Interrupted("stopped, everything is saved. The same command goes on from here", signals.number)
+    return [future.result() for future in futures]
+
+
+def _ignore_signals() -> None:
+    """Signals are for the process that shows the runs; a run that is under way listens for itself."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _run(job: Job, fresh: bool) -> float:
@@ -115,7 +123,7 @@ class _Display:
         """Look at where each run is; tell what has changed."""
         shares, running = [], []
         for i, (job, future) in enumerate(zip(self._jobs, futures, strict=True)):
-            finished = future.done() and future.exception() is None
+            finished = future.done() and not future.cancelled() and future.exception() is None
             history = read_history(job.folder) if finished or future.running() else []
             shares.append(1.0 if future.done() else history[-1].epoch / job.epochs if history else 0.0)
             if finished and i not in self._told:

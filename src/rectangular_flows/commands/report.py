@@ -107,7 +107,7 @@ def _page(run: Path) -> Page:
     epochs = [line.epoch for line in history]
     rate = Chart([Curve("rate", epochs, [line.learning_rate for line in history])], "epoch", "rate", "Learning rate")
     shown = {"Data": settings.data.data or "", "Rows": f"{len(data.train):,} to train on"}
-    facts = f"{shown['Data']}: {shown['Rows']}, {flow.ambient_dim} columns; a manifold of {flow.latent_dim} dimensions"
+    facts = f"{shown['Data']}: {shown['Rows']}, {flow.ambient_dim} columns; a manifold of dimension {flow.latent_dim}"
     what = (
         f"{facts}. Trained for {history[-1].epoch} epochs in {duration(history[-1].seconds)}. The density is with respect "
         "to length, area or volume *on the manifold*, in the units of the data; it says nothing of points off it, for "

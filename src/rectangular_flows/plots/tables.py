@@ -28,7 +28,7 @@ def draw_pairs(data: Tensor, samples: Tensor, columns: Sequence[str]) -> Figure:
     shown = _chosen(data)
     real, drawn = data[:, shown].numpy(), samples[:, shown].numpy()
     n = len(shown)
-    figure = Figure(figsize=(1.9 * n + 0.6, 1.9 * n + 0.6), layout="constrained", facecolor="white")
+    figure = Figure(figsize=(max(1.9 * n, 7.0) + 0.6, 1.9 * n + 0.6), layout="constrained", facecolor="white")
     axes = figure.subplots(n, n, squeeze=False)
     low, high = np.quantile(real, 0.002, axis=0), np.quantile(real, 0.998, axis=0)
     pad = 0.08 * (high - low) + 1e-12
