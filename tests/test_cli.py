@@ -72,7 +72,7 @@ def test_version():
 def test_help_lists_the_commands():
     done = run("--help")
     assert done.returncode == 0
-    for command in ("demo", "fit", "sample", "score", "evaluate", "plot", "report", "reproduce", "data", "bench"):
+    for command in ("demo", "fit", "sample", "score", "evaluate", "dimension", "report", "reproduce", "data", "bench"):
         assert re.search(rf"^\s+{command}\b", done.stdout, re.M), command
 
 
@@ -195,6 +195,19 @@ def test_samples_and_scores(trained, tmp_path):
     x = torch.tensor([[float(v) for v in row.values()] for row in rows])
     expected = flow.log_prob(x).tolist()
     assert [float(row["log_density"]) for row in scores] == pytest.approx(expected, rel=1e-4, abs=1e-4)
+
+
+def test_dimension_and_its_use(trained, tmp_path):
+    done = run("dimension", trained / "helix.csv", "-o", "new/picture.png", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "--latent-dim 1 " in done.stdout
+    assert (tmp_path / "new" / "picture.png").stat().st_size > 10_000
+    options = ["--latent-dim", "auto", "--epochs", 1, "--layers", 2, "--out", "run"]
+    done = run("fit", trained / "helix.csv", *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "latent dimension 1" in done.stdout
+    assert "latent_dim = 1" in (tmp_path / "run" / "config.toml").read_text()
+    assert "nroth" in refused("dimension", trained / "helix.csv", "--columns", "east,nroth", cwd=tmp_path)
 
 
 def test_evaluation_pictures_and_report(trained):

@@ -9,13 +9,17 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import errors, flows, volume
+    from .estimator import RectangularFlowEstimator
     from .manifold import RectangularFlow
+    from .outliers import RectangularFlowOutlierDetector
     from .storage import load_model as load
     from .storage import save_model as save
     from .training import Run, TrainingConfig, fit
 
 _HOMES = {
     "RectangularFlow": ".manifold",
+    "RectangularFlowEstimator": ".estimator",
+    "RectangularFlowOutlierDetector": ".outliers",
     "Run": ".training.run",
     "TrainingConfig": ".training.config",
     "errors": "",
@@ -34,6 +38,8 @@ def __dir__() -> list[str]:
 
 __all__ = [
     "RectangularFlow",
+    "RectangularFlowEstimator",
+    "RectangularFlowOutlierDetector",
     "Run",
     "TrainingConfig",
     "__version__",

@@ -116,6 +116,16 @@ def _parser() -> argparse.ArgumentParser:
     reproduce.add_argument("-o", "--out", type=Path, default=Path("runs/reproduce"), help="(default: %(default)s)")
     reproduce.add_argument("--jobs", type=int, help="runs at a time (default: one for each core)")
 
+    dimension = command("dimension", _dimension, "estimates of the dimension of the manifold that data lie on")
+    dimension.add_argument("data", metavar="DATA", help="a file or the name of a known data set")
+    dimension.add_argument("--columns", metavar="NAME,…", help="only these columns")
+    dimension.add_argument("--exclude", metavar="NAME,…", help="all columns but these")
+    dimension.add_argument("--drop-invalid", action="store_true", help="leave out rows with missing or infinite values")
+    dimension.add_argument("--seed", type=int, default=0, help="of the rows looked at (default: %(default)s)")
+    dimension.add_argument(
+        "-o", "--output", type=Path, default=Path("dimension.png"), help="picture (default: %(default)s)"
+    )
+
     completion = command("completion", _completion, "a script that completes commands in your shell")
     completion.add_argument("shell", choices=("bash", "zsh"), metavar="SHELL", help="%(choices)s")
 
@@ -193,6 +203,16 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     if arguments.grid:
         return grid_command(out / "circle-grid", epochs, jobs)
     return reproduce_command(out / "circle", arguments.seeds, epochs, jobs)
+
+
+def _dimension(arguments: argparse.Namespace) -> int:
+    from .commands.dimension import dimension_command
+    from .settings import DataSettings
+
+    names = {name: getattr(arguments, name) for name in ("columns", "exclude")}
+    chosen: dict[str, Any] = {name: tuple(text.split(",")) for name, text in names.items() if text}
+    settings = DataSettings(arguments.data, drop_invalid=arguments.drop_invalid, **chosen)
+    return dimension_command(settings, arguments.output, arguments.seed)
 
 
 def _completion(arguments: argparse.Namespace) -> int:

@@ -19,6 +19,7 @@ from .data.benchmarks import load_benchmark
 from .data.registry import DATASETS
 from .data.tables import check_table, match_columns, read_table, split_rows
 from .manifold import RectangularFlow
+from .metrics import estimate_dimension
 from .progress import TrainingDisplay
 from .settings import DataSettings, FitSettings, ModelSettings, check_keys
 from .storage import load_model, read_description
@@ -40,7 +41,7 @@ class Prepared:
     note: str = ""
 
 
-def prepare(settings: DataSettings, latent_dim: int | None, seed: int) -> Prepared:
+def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int) -> Prepared:
     """Open the data that the settings name, check them and split them.
 
     Raises:
@@ -59,7 +60,7 @@ def prepare(settings: DataSettings, latent_dim: int | None, seed: int) -> Prepar
         return _benchmark(settings.data)
     options = {"columns": settings.columns, "exclude": settings.exclude, "drop_invalid": settings.drop_invalid}
     table = read_table(settings.data, **options)  # type: ignore[arg-type]
-    check_table(table, latent_dim)
+    check_table(table, latent_dim if isinstance(latent_dim, int) else None)
     parts = {name: getattr(settings, f"{name}_data") for name in ("validation", "test")}
     given = {
         name: match_columns(read_table(path, drop_invalid=settings.drop_invalid), table.columns).values
@@ -87,7 +88,7 @@ def _benchmark(name: str) -> Prepared:
 def build_flow(settings: ModelSettings, train: Rows, seed: int) -> RectangularFlow:
     """The flow that the settings describe, with fresh weights by seed and whatever it takes from the data."""
     dim, columns = settings.latent_dim, train.shape[1]
-    if dim is None:
+    if dim is None or isinstance(dim, str):
         raise ValueError("no latent dimension: say --latent-dim, the dimension of the manifold (1 for a curve, …)")
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
@@ -153,6 +154,11 @@ def run_settings(
     """Do all that the settings say, showing it; the run and its data."""
     seed = settings.training.seed
     data = prepare(settings.data, settings.model.latent_dim, seed)
+    if settings.model.latent_dim == "auto":
+        found = estimate_dimension(take(data.train, slice(None)).double().numpy(), seed=seed)
+        settings = replace(settings, model=replace(settings.model, latent_dim=found.suggestion))
+        if not quiet:
+            console.print(f"latent dimension {found.suggestion}, by its estimates", highlight=False)
     flow = build_flow(settings.model, data.train, seed)
     path = settings.data.data
     if path is not None and Path(path).exists():  # so that a run can be resumed from anywhere

@@ -110,7 +110,9 @@ def _parser(known: dict[str, Setting]) -> _Parser:
             action = ActionYesNo(yes_prefix="", no_prefix="no-")
             groups[setting.group].add_argument(flag, action=action, default=setting.default, help=text)
             continue
-        options: dict[str, Any] = {} if choices_of(setting.hint) else {"metavar": _metavar(setting.hint)}
+        numbers = int in typing.get_args(setting.hint)
+        named = choices_of(setting.hint) and not numbers
+        options: dict[str, Any] = {} if named else {"metavar": _metavar(setting.hint)}
         groups[setting.group].add_argument(flag, type=setting.hint, default=setting.default, help=text, **options)
     return parser
 
@@ -173,6 +175,8 @@ def _words(hint: Any) -> str:
     """What a value must be, in words."""
     optional = " or none" if types.NoneType in typing.get_args(hint) else ""
     choices, item = choices_of(hint), _item(hint)
+    if int in typing.get_args(hint) and choices:
+        return f"a whole number or {', '.join(choices)}"
     if choices:
         return f"one of {', '.join(choices)}{optional}"
     if item is not None:

@@ -52,7 +52,7 @@ class ModelSettings:
     """What the flow is made of.
 
     Args:
-        latent_dim: d, the dimension of the manifold.
+        latent_dim: d, the dimension of the manifold; "auto" estimates it (see rnf dimension).
         standardise: let the model see columns of mean 0 and standard deviation 1; densities stay in the units of the data.
         pca: start along the leading principal components of the data, by a fixed rotation after f̃.
         layers: couplings of f̃.
@@ -69,7 +69,7 @@ class ModelSettings:
         latent_hidden: widths of their networks.
     """
 
-    latent_dim: int | None = None
+    latent_dim: int | Literal["auto"] | None = None
     standardise: bool = True
     pca: bool = True
     layers: int = 6

@@ -230,7 +230,7 @@ def _distinct(x: ArrayLike, least: int) -> Array:
 def _neighbours(rows: Array, count: int) -> Array:
     """Distances to the nearest neighbours, rising, (N, count), all above 0."""
     centred = rows - rows.mean(0)
-    search: Any = NearestNeighbors(n_neighbors=count)  # type: ignore[no-untyped-call]
+    search: Any = NearestNeighbors(n_neighbors=count)
     search.fit(centred)
     index = search.kneighbors(return_distance=False)
     # with many columns the search takes ‖a‖² + ‖b‖² − 2ab for squared distances, which cancels for near points: hence anew

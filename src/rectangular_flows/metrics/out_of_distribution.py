@@ -127,7 +127,7 @@ def stump_accuracy(
     def ranks(parts: tuple[Array, Array]) -> NDArray[np.intp]:
         return np.searchsorted(middles, np.concatenate(parts), side="left")[:, None]
 
-    tree: Any = DecisionTreeClassifier(max_depth=1, random_state=0)  # type: ignore[no-untyped-call]
+    tree: Any = DecisionTreeClassifier(max_depth=1, random_state=0)
     tree.fit(ranks(train), np.repeat([1, 0], [len(part) for part in train]))
     return float(np.mean(tree.predict(ranks(test)) == np.repeat([1, 0], [len(part) for part in test])))
 

@@ -140,10 +140,10 @@ def classifier_two_sample(
     random = np.random.default_rng(seed)
     rows = np.concatenate([_draw(x, size, random), _draw(y, size, random)])
     label = np.repeat([0, 1], size)
-    splitter: Any = StratifiedKFold(folds, shuffle=True, random_state=seed)  # type: ignore[no-untyped-call]
+    splitter: Any = StratifiedKFold(folds, shuffle=True, random_state=seed)
     right, areas = 0, []
     for train, test in splitter.split(rows, label):
-        trees: Any = HistGradientBoostingClassifier(random_state=seed)  # type: ignore[no-untyped-call]
+        trees: Any = HistGradientBoostingClassifier(random_state=seed)
         trees.fit(rows[train], label[train])
         score = trees.decision_function(rows[test])
         right += int(((score > 0) == label[test]).sum())

@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import rectangular_flows as rnf
+
+QUICK = {"latent_dim": 1, "layers": 2, "hidden": (8,), "latent": "realnvp", "epochs": 2, "dtype": "float64"}
+
+
+@parametrize_with_checks(
+    [rnf.RectangularFlowEstimator(**QUICK), rnf.RectangularFlowOutlierDetector(**QUICK)],
+)
+def test_scikit_learn_conventions(estimator, check):
+    check(estimator)
+
+
+def helix(rows=300, seed=0):
+    angle = np.random.default_rng(seed).normal(size=rows)
+    return np.stack([np.cos(angle), np.sin(angle), 0.2 * angle], axis=1)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    settings = {"latent_dim": 1, "epochs": 40, "batch_size": 100, "learning_rate": 1e-2, "random_state": 0}
+    return rnf.RectangularFlowEstimator(**settings).fit(helix(1000))
+
+
+def test_it_finds_a_helix(fitted):
+    X = helix(200, seed=1)
+    assert fitted.reconstruction_error(X).mean() < 0.02
+    assert fitted.reconstruction_error(X + np.array([0, 0, 3])).mean() > 1
+    Z = fitted.transform(X)
+    assert Z.shape == (200, 1)
+    np.testing.assert_allclose(fitted.inverse_transform(Z), X, atol=0.8)
+    # angle and coordinate go together
+    angle = X[:, 2] / 0.2
+    assert abs(np.corrcoef(np.argsort(np.argsort(angle)), np.argsort(np.argsort(Z[:, 0])))[0, 1]) > 0.95
+    assert fitted.score_samples(X).shape == (200,)
+    assert fitted.get_feature_names_out().shape == (1,)
+
+
+def test_samples_are_reproducible(fitted):
+    first = fitted.sample(10, random_state=3)
+    assert np.array_equal(first, fitted.sample(10, random_state=3))
+    assert not np.array_equal(first, fitted.sample(10, random_state=4))
+    assert first.shape == (10, 3)
+
+
+def test_fitting_is_reproducible():
+    X = helix()
+    first, again = (rnf.RectangularFlowEstimator(**QUICK, random_state=5).fit(X).score_samples(X) for _ in range(2))
+    assert np.array_equal(first, again)
+    other = rnf.RectangularFlowEstimator(**QUICK, random_state=6).fit(X).score_samples(X)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("kind", [rnf.RectangularFlowEstimator, rnf.RectangularFlowOutlierDetector])
+def test_saved_and_loaded(kind, tmp_path):
+    X = helix()
+    estimator = kind(**QUICK, random_state=0).fit(X)
+    estimator.save(tmp_path)
+    again = kind.load(tmp_path)
+    assert np.array_equal(estimator.score_samples(X), again.score_samples(X))
+    assert again.get_params() == estimator.get_params()
+    assert again.history_ == estimator.history_
+    if kind is rnf.RectangularFlowOutlierDetector:
+        assert np.array_equal(estimator.predict(X), again.predict(X))
+    rnf.save(estimator.flow_, tmp_path / "plain")
+    with pytest.raises(ValueError, match="not an estimator"):
+        kind.load(tmp_path / "plain")
+
+
+def test_in_a_pipeline_and_a_grid():
+    X = helix()
+    pipeline = make_pipeline(StandardScaler(), rnf.RectangularFlowEstimator(**QUICK, random_state=0))
+    assert pipeline.fit(X).transform(X).shape == (300, 1)
+    grid = GridSearchCV(rnf.RectangularFlowEstimator(**QUICK, random_state=0), {"beta": [1.0, 20.0]}, cv=2).fit(X)
+    assert grid.best_params_["beta"] in (1.0, 20.0)
+    assert np.isfinite(grid.cv_results_["mean_test_score"]).all()
+
+
+def test_outliers():
+    X = helix(1000)
+    settings = {"latent_dim": 1, "epochs": 40, "batch_size": 100, "learning_rate": 1e-2, "random_state": 0}
+    detector = rnf.RectangularFlowOutlierDetector(contamination=0.05, **settings).fit(X)
+    assert np.mean(detector.predict(X) == -1) == pytest.approx(0.05, abs=0.01)
+    off = helix(100, seed=2) + np.array([0, 0, 2.0])  # beside the manifold
+    far = np.array([[np.cos(a), np.sin(a), 0.2 * a] for a in (7.0, -8.0)])  # on it, where there is nothing
+    assert np.mean(detector.predict(off) == -1) > 0.95
+    assert (detector.predict(far) == -1).all()
+    assert (detector.decision_function(X) == detector.score_samples(X) - detector.offset_).all()
+
+
+def test_automatic_dimension():
+    estimator = rnf.RectangularFlowEstimator(**{**QUICK, "latent_dim": "auto"}).fit(helix())
+    assert estimator.latent_dim_ == 1
+
+
+def test_as_many_dimensions_as_columns():
+    estimator = rnf.RectangularFlowEstimator(**{**QUICK, "latent_dim": 3}, random_state=0).fit(helix())
+    assert estimator.reconstruction_error(helix()).max() < 1e-20
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"latent_dim": 4}, r"latent_dim from 1 to the number of columns.*got 4 with n_features = 3"),
+        ({"latent_dim": 0}, "got 0"),
+        ({"latent_dim": "many"}, "got 'many'"),
+        ({"validation_fraction": 1.5}, "validation_fraction < 1; got 1.5"),
+        ({"volume": "rough"}, "exact, stochastic; got 'rough'"),
+    ],
+)
+def test_mistakes_are_told(settings, message):
+    with pytest.raises(ValueError, match=message):
+        rnf.RectangularFlowEstimator(**{**QUICK, **settings}).fit(helix())
+    with pytest.raises(ValueError, match=r"columns \[1\] of X are constant"):
+        rnf.RectangularFlowEstimator(**QUICK).fit(helix() * [1, 0, 1])
+    with pytest.raises(ValueError, match=r"contamination ≤ 0\.5; got 0\.9"):
+        rnf.RectangularFlowOutlierDetector(contamination=0.9).fit(helix())
+
+
+def test_clones_and_repr():
+    estimator = rnf.RectangularFlowOutlierDetector(latent_dim=3, contamination=0.2)
+    assert clone(estimator).get_params() == estimator.get_params()
+    assert "contamination=0.2" in repr(estimator)
