@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from types import TracebackType
 from typing import Self
@@ -13,6 +14,11 @@ from .training import Epoch, Run
 
 _SECONDS_BETWEEN_LINES = 10.0
 _LINES = 8  # of a run, at the least, where there is no terminal
+
+
+def wide_console() -> Console:
+    """Standard output, with room for a table where it is not a terminal."""
+    return Console(width=None if sys.stdout.isatty() else 130)
 
 
 class TrainingDisplay:
@@ -108,4 +114,4 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-__all__ = ["TrainingDisplay", "describe", "duration"]
+__all__ = ["TrainingDisplay", "describe", "duration", "wide_console"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import sys
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import asdict
@@ -19,6 +18,7 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
+from ..progress import wide_console
 from .cases import CASES, TARGETS, Case, Row, Target
 from .memory import memory_in_child
 from .show import facts_of, label, print_table, progress_bar
@@ -58,7 +58,7 @@ def bench_volume(
             progress.update(task, description=f"{name}, {label(probes)}")
             advance = partial(progress.advance, task, CASES[name].cost(probes))
             rows.append(_measure(name, probes, repeats, memory, device, advance))
-    console = console or Console(width=None if sys.stdout.isatty() else 130)
+    console = console or wide_console()
     facts = facts_of(device, repeats)
     print_table(console, rows, facts)
     if output is not None:

@@ -15,6 +15,7 @@ from rich.table import Table
 from ..data import von_mises_circle
 from ..metrics import circle_fit
 from ..plots import CircleResult, draw_circle, draw_circle_grid
+from ..progress import wide_console
 from ..report import write
 from ..settings import read_preset
 from ..storage import load_model, write_atomically
@@ -34,7 +35,7 @@ KL, DISTANCE, MASS = 0.02, 0.05, 0.01  # to be met by our own preset on every se
 
 def demo_command(out: Path, seed: int, epochs: int | None) -> int:
     """Train both methods, draw the paper's figure, write the report, say where they are."""
-    console = Console()
+    console = wide_console()
     jobs = [_job(name, preset, out / name.lower().replace(" ", "-"), seed, epochs) for name, preset in _DEMO.items()]
     ml, two_step = outcomes = _outcomes(jobs, console, None, fresh=True)
     figure = draw_circle(ml.result, two_step.result, von_mises_circle(5_000, seed=seed + 20_000))
@@ -48,7 +49,7 @@ def demo_command(out: Path, seed: int, epochs: int | None) -> int:
 
 def reproduce_command(out: Path, seeds: int, epochs: int | None, processes: int | None) -> int:
     """Ours and the published settings over seeds: a table, a figure of all curves, a page."""
-    console = Console()
+    console = wide_console()
     if seeds < 1:
         raise ValueError(f"expected at least one seed; got {seeds}")
     presets = {**_DEMO, **_PUBLISHED}
@@ -76,7 +77,7 @@ def reproduce_command(out: Path, seeds: int, epochs: int | None, processes: int 
 
 def grid_command(out: Path, epochs: int | None, processes: int | None) -> int:
     """All 12 maximum-likelihood and 24 two-step settings of the paper's appendix, in one figure."""
-    console = Console()
+    console = wide_console()
     betas = {"circle-ml": (10, 50, 200), "circle-two-step": (10, 50, 100, 200, 1_000, 10_000)}
     rows = [(rate, warm) for rate in (1e-3, 1e-4) for warm in (False, True)]
     jobs, places = [], []
