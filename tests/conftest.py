@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from rectangular_flows.flows import Injection
+from rectangular_flows.flows import Injection, tangents
 
 # tests run in as many processes as there are cores; more threads than that only wait for each other
 torch.set_num_threads(1)
@@ -10,6 +10,13 @@ torch.set_num_threads(1)
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(0)
+
+
+@pytest.fixture(autouse=True)
+def _fused_however_small(monkeypatch, request):
+    """The sizes of tests would all take the plain path for small bundles; tests of training take it."""
+    if "training" not in request.node.nodeid:
+        monkeypatch.setattr(tangents, "_SMALL", 0)
 
 
 def shaken(module, seed=0, amount=0.2, dtype=torch.float64):

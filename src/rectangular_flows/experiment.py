@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +23,8 @@ from .settings import DataSettings, FitSettings, ModelSettings, check_keys
 from .storage import load_model, read_description
 from .training import Run, fit
 from .training.folder import read_config
-from .training.rows import Rows, take
-
-_SMALL_STEP = 2**19  # scalars of a bundle; below it threads only wait for each other
+from .training.rows import Rows, pick, shuffled, take
+from .training.setup import threads_for
 
 
 @dataclass(frozen=True)
@@ -70,9 +67,9 @@ def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int) -> 
     shares = {name: 0.0 if name in given else getattr(settings, f"{name}_fraction") for name in parts}
     train_rows, validation_rows, test_rows = split_rows(len(table.values), **shares, seed=seed)
     return Prepared(
-        table.values[train_rows],
-        given.get("validation", table.values[validation_rows]),
-        given.get("test", table.values[test_rows]),
+        pick(table.values, train_rows),
+        given["validation"] if "validation" in given else pick(table.values, validation_rows),
+        given["test"] if "test" in given else pick(table.values, test_rows),
         table.columns,
         f"{table.dropped} rows with missing or infinite values were dropped" if table.dropped else "",
     )
@@ -155,7 +152,7 @@ def run_settings(
     seed = settings.training.seed
     data = prepare(settings.data, settings.model.latent_dim, seed)
     if settings.model.latent_dim == "auto":
-        found = estimate_dimension(take(data.train, slice(None)).double().numpy(), seed=seed)
+        found = estimate_dimension(some_rows(data.train, seed), seed=seed)
         settings = replace(settings, model=replace(settings.model, latent_dim=found.suggestion))
         if not quiet:
             console.print(f"latent dimension {found.suggestion}, by its estimates", highlight=False)
@@ -164,7 +161,7 @@ def run_settings(
     if path is not None and Path(path).exists():  # so that a run can be resumed from anywhere
         settings = replace(settings, data=replace(settings.data, data=str(Path(path).resolve())))
     writer = _tensorboard(out) if tensorboard else None
-    with TrainingDisplay(console, name, quiet) as display, _threads_for(flow, settings.training.batch_size):
+    with TrainingDisplay(console, name, quiet) as display, threads_for(flow, settings.training.batch_size):
 
         def on_epoch(run: Run) -> None:
             display.on_epoch(run)
@@ -191,6 +188,11 @@ def run_settings(
     return run, data
 
 
+def some_rows(rows: Rows, seed: int, most: int = 20_000) -> np.ndarray[Any, Any]:
+    """At most so many of the rows, by seed, as float64."""
+    return take(rows, shuffled(len(rows), seed)[:most]).double().numpy()
+
+
 def settings_of(folder: Path) -> FitSettings:
     """The settings that a run was made with."""
     config = read_config(folder)
@@ -213,19 +215,6 @@ def rows_for(flow: RectangularFlow, columns: tuple[str, ...], path: str | Path, 
     return torch.from_numpy(np.array(table.values)).to(dtype)
 
 
-@contextmanager
-def _threads_for(flow: RectangularFlow, batch_size: int) -> Iterator[None]:
-    """One thread for steps so small that more would only wait for each other."""
-    threads = torch.get_num_threads()
-    widest = max(link.activation_size for link in flow.layers())
-    if batch_size * flow.latent_dim * widest < _SMALL_STEP:
-        torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def _tensorboard(out: Path | None) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
@@ -234,4 +223,4 @@ def _tensorboard(out: Path | None) -> Any:
     return SummaryWriter(str((out or Path()) / "tensorboard"))
 
 
-__all__ = ["Prepared", "build_flow", "open_run", "prepare", "rows_for", "run_settings", "settings_of"]
+__all__ = ["Prepared", "build_flow", "open_run", "prepare", "rows_for", "run_settings", "settings_of", "some_rows"]

@@ -142,8 +142,8 @@ def read_description(folder: str | Path) -> dict[str, Any]:
     return description
 
 
-def fingerprint(rows: Tensor | np.ndarray[Any, Any]) -> str:
-    """SHA-256 of dtype, shape and values: tells whether a run goes on with the data it began with."""
+def fingerprint(rows: Any) -> str:
+    """SHA-256 of dtype, shape and values of rows: tells whether a run goes on with the data it began with."""
     digest = hashlib.sha256(f"{str(rows.dtype).removeprefix('torch.')} {tuple(rows.shape)}".encode())
     for i in range(0, len(rows), 100_000):
         part = rows[i : i + 100_000]

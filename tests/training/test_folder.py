@@ -131,6 +131,17 @@ def test_a_finished_run_resumed_is_left_as_it_is(tmp_path):
     assert (tmp_path / "model.safetensors").read_bytes() == before
 
 
+def test_more_epochs_go_on(tmp_path):
+    train, validation = data()
+    settings = {"batch_size": 100, "learning_rate": 1e-2}
+    straight = rnf.fit(make_flow(), train, rnf.TrainingConfig(epochs=4, **settings), validation=validation)
+    rnf.fit(make_flow(), train, rnf.TrainingConfig(epochs=2, **settings), validation=validation, out=tmp_path)
+    longer = rnf.TrainingConfig(epochs=4, **settings)
+    more = rnf.fit(make_flow(1), train, longer, validation=validation, out=tmp_path, resume=True)
+    assert [line.epoch for line in more.history] == [1, 2, 3, 4]
+    assert same(straight.flow.state_dict(), more.flow.state_dict())
+
+
 def test_folders_are_not_overwritten_by_mistake(tmp_path):
     train, validation = data()
     config = rnf.TrainingConfig(epochs=1, batch_size=300)

@@ -8,6 +8,7 @@ from rectangular_flows import RectangularFlow, TrainingConfig, fit, flows
 from rectangular_flows.data import von_mises_circle
 from rectangular_flows.errors import NonFiniteError
 from rectangular_flows.training import Objective
+from rectangular_flows.training.rows import Picked, split
 from rectangular_flows.volume import Exact, Stochastic
 
 
@@ -105,6 +106,18 @@ def test_numpy_and_tensors_give_the_same():
     tensors = fit(make_flow(), train, config, validation=validation).flow.state_dict()
     arrays = fit(make_flow(), train.numpy(), config, validation=validation.numpy()).flow.state_dict()
     assert same(tensors, arrays)
+
+
+def test_a_file_is_read_a_batch_at_a_time(tmp_path):
+    train = data()[0].numpy()
+    np.save(tmp_path / "x.npy", train)
+    mapped = np.load(tmp_path / "x.npy", mmap_mode="r")
+    kept, held_out = split(mapped, None, (2,), seed=0)
+    assert isinstance(kept, Picked)
+    assert kept.values is mapped
+    assert {len(kept), len(held_out)} == {540, 60}
+    config = TrainingConfig(epochs=1, batch_size=100)
+    assert same(fit(make_flow(), train, config).flow.state_dict(), fit(make_flow(), mapped, config).flow.state_dict())
 
 
 def test_a_tenth_is_held_out_by_seed():

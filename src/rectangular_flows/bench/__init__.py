@@ -19,6 +19,7 @@ import torch
 from rich.console import Console
 
 from ..progress import wide_console
+from ..training.setup import threads_for
 from .cases import CASES, TARGETS, Case, Row, Target
 from .memory import memory_in_child
 from .show import facts_of, label, print_table, progress_bar
@@ -74,25 +75,28 @@ def _measure(
     case = CASES[name]
     torch.manual_seed(0)
     flow, x = case.flow().to(device), case.data(probes).to(device)
-    copies = [deepcopy(flow), deepcopy(flow)]
-    steps = [make_step(copy, x, published, probes) for copy, published in zip(copies, (True, False), strict=True)]
-    for copied, as_published, step in zip(copies, (True, False), steps, strict=True):
-        if case.image is None:
-            step()
-        else:  # minutes: two rows warm the libraries up
-            make_step(copied, x[:2], as_published, probes)()
-    advance()
-    times: list[list[float]] = []
-    for _ in range(repeats):
-        times.append([seconds_of(step, device) for step in steps])
+    with threads_for(flow, case.rows(probes)):  # as training does
+        copies = [deepcopy(flow), deepcopy(flow)]
+        steps = [make_step(copy, x, published, probes) for copy, published in zip(copies, (True, False), strict=True)]
+        for copied, as_published, step in zip(copies, (True, False), steps, strict=True):
+            if case.image is None:
+                step()
+            else:  # minutes: two rows warm the libraries up
+                make_step(copied, x[:2], as_published, probes)()
         advance()
-    over: list[tuple[float, float]] = []
-    if probes is None and case.image is None:  # our step in its steady state, with nothing of the other side between
-        ours_step, products_step = steps[1], make_products(flow, case, device)
-        products_step()
+        times: list[list[float]] = []
         for _ in range(repeats):
-            ours_step()
-            over.append((seconds_of(ours_step, device), seconds_of(products_step, device)))
+            times.append([seconds_of(step, device) for step in steps])
+            advance()
+        over: list[tuple[float, float]] = []
+        if (
+            probes is None and case.image is None
+        ):  # our step in its steady state, with nothing of the other side between
+            ours_step, products_step = steps[1], make_products(flow, case, device)
+            products_step()
+            for _ in range(repeats):
+                ours_step()
+                over.append((seconds_of(ours_step, device), seconds_of(products_step, device)))
     del steps, copies, flow
     used = [memory_in_child(name, probes, published, device) if memory else None for published in (True, False)]
     if memory:

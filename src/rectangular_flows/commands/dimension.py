@@ -8,18 +8,17 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from ..experiment import prepare
+from ..experiment import prepare, some_rows
 from ..metrics.dimension import estimate_dimension, pca_spectrum
 from ..plots.dimension import draw_dimension
 from ..settings import DataSettings
-from ..training.rows import take
 
 
 def dimension_command(settings: DataSettings, output: Path, seed: int) -> int:
     """Estimate, print, draw."""
     console = Console()
     with console.status("looking at nearest neighbours …"):
-        rows = take(prepare(settings, None, seed).train, slice(None)).double().numpy()
+        rows = some_rows(prepare(settings, None, seed).train, seed)
         found = estimate_dimension(rows, seed=seed)
     standardised = (rows - rows.mean(axis=0)) / rows.std(axis=0)
     output.parent.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..errors import in_transform
 
+_SMALL = 2**16  # scalars of the widest layer
 _BLOCK_SCALARS = 2**19  # of the widest layer, in a block: 2 MiB in float32
 
 
@@ -26,6 +27,8 @@ def tangent_mlp(tangents: Tensor, slopes: Sequence[Tensor], weights: Sequence[Te
     """The map above: tangents (B, K, n_0), slopes (B, n_i) of the hidden layers, weights (n_i, n_{i−1}) → (B, K, n_L)."""
     if not slopes or in_transform(tangents, *slopes) or torch.is_autocast_enabled(tangents.device.type):
         return _plain(tangents, slopes, weights)  # torch.func and torch.compile see plain operations
+    if tangents.shape[0] * tangents.shape[1] * max(len(w) for w in weights) < _SMALL:
+        return _plain(tangents, slopes, weights)  # in the cache anyway, and quicker without a function of our own
     output: Tensor = _TangentMLP.apply(tangents, len(slopes), torch.is_grad_enabled(), *slopes, *weights)  # type: ignore[no-untyped-call]
     return output
 
@@ -45,6 +48,21 @@ def _blocks(tangents: Tensor, weights: Sequence[Tensor]) -> list[slice]:
     return [slice(a, a + size) for a in range(0, points, max(size, 1))]
 
 
+class _Scratch:
+    """Places to work in, used again for every block and layer, so that they stay in the cache."""
+
+    def __init__(self, tangents: Tensor):
+        self._like, self._count = tangents, tangents.shape[1]
+        self._places: dict[tuple[int, int, int], Tensor] = {}
+
+    def take(self, points: int, width: int, number: int) -> Tensor:
+        """Place number so-and-so, (points, K, width); what was in it is gone."""
+        key = (points, width, number)
+        if key not in self._places:
+            self._places[key] = self._like.new_empty((points, self._count, width))
+        return self._places[key]
+
+
 class _TangentMLP(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tangents: Tensor, hidden: int, graph: bool, *rest: Tensor) -> Tensor:
@@ -53,12 +71,16 @@ class _TangentMLP(torch.autograd.Function):
         keep = graph and any(ctx.needs_input_grad)
         output = tangents.new_empty((*leading, weights[-1].shape[0]))
         products = [tangents.new_empty((*leading, w.shape[0])) for w in weights[:-1]] if keep else []
-        for block in _blocks(tangents, weights):
+        blocks = _blocks(tangents, weights)
+        scratch = _Scratch(tangents)
+        for block in blocks:
             t = tangents[block].flatten(0, 1)
             for i, (slope, weight) in enumerate(zip(slopes, weights, strict=False)):
-                product = products[i][block] if keep else t.new_empty((*tangents[block].shape[:2], weight.shape[0]))
+                s = slope[block].unsqueeze(1)
+                place = scratch.take(len(s), weight.shape[0], i % 2)
+                product = products[i][block] if keep else place
                 torch.mm(t, weight.mT, out=product.flatten(0, 1))
-                t = (product * slope[block].unsqueeze(1)).flatten(0, 1)
+                t = torch.mul(product, s, out=place).flatten(0, 1)
             torch.mm(t, weights[-1].mT, out=output[block].flatten(0, 1))
         if keep:
             ctx.hidden = hidden
@@ -80,12 +102,16 @@ class _TangentMLP(torch.autograd.Function):
         input_grad = (
             torch.empty(tangents.shape, dtype=grad.dtype, device=grad.device) if ctx.needs_input_grad[0] else None
         )
-        for block in _blocks(tangents, weights):
+        blocks = _blocks(tangents, weights)
+        scratch = _Scratch(tangents)
+        for block in blocks:
             g = grad[block].flatten(0, 1)
             for i in range(hidden, 0, -1):
                 product, slope = products[i - 1][block], slopes[i - 1][block].unsqueeze(1)
-                weight_grads[i].addmm_(g.mT, (product * slope).flatten(0, 1))
-                by_product = (g @ weights[i]).view(product.shape)
+                hidden_tangents = torch.mul(product, slope, out=scratch.take(len(product), product.shape[2], 2))
+                weight_grads[i].addmm_(g.mT, hidden_tangents.flatten(0, 1))
+                by_product = scratch.take(len(product), product.shape[2], i % 2)
+                torch.mm(g, weights[i], out=by_product.flatten(0, 1))
                 torch.linalg.vecdot(by_product, product, dim=1, out=slope_grads[i - 1][block])
                 g = by_product.mul_(slope).flatten(0, 1)
             weight_grads[0].addmm_(g.mT, tangents[block].flatten(0, 1))

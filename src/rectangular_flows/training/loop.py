@@ -31,6 +31,7 @@ from .signals import Interrupted, StopSignals
 
 _PASSES: dict[str, tuple[Part, ...]] = {"ml": ("all",), "two-step": ("likelihood", "reconstruction")}
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
+_DONE = "all epochs done"
 
 
 def fit(
@@ -142,6 +143,9 @@ class _Loop:
             self.folder.checkpoint, self.flow, self.optimiser, self.average
         )
         self.run.progress = self.progress
+        self.progress.steps = self.steps_per_epoch * self.config.epochs
+        if self.progress.epoch < self.config.epochs and self.progress.finished == _DONE:
+            self.progress.finished = ""  # more epochs than before were asked for
         self.run.history = [line for line in read_history(self.folder.path) if line.epoch <= self.progress.epoch]
         self.started -= self.progress.seconds
         if self.world.first:
@@ -186,7 +190,7 @@ class _Loop:
                         on_epoch(run)
                 progress.epoch, progress.turn = epoch, 0
                 if epoch == config.epochs:
-                    progress.finished = progress.finished or "all epochs done"
+                    progress.finished = progress.finished or _DONE
                 if progress.finished or time.perf_counter() - self.saved > _SECONDS_BETWEEN_CHECKPOINTS:
                     self._save()
 

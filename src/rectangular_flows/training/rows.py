@@ -11,8 +11,42 @@ from torch import Tensor
 from ..errors import NonFiniteError
 from ..flows.injection import Shape
 
-Rows = Tensor | np.ndarray[Any, Any]
 _CHUNK = 100_000
+
+
+class Picked:
+    """Some rows of an array, read when they are asked for: a memory-mapped file is never copied whole.
+
+    Args:
+        values: (N, …).
+        index: which rows, in which order.
+
+    Example:
+        >>> Picked(np.arange(10).reshape(5, 2), np.array([4, 0]))[:1]
+        array([[8, 9]])
+    """
+
+    def __init__(self, values: np.ndarray[Any, Any], index: np.ndarray[Any, Any]):
+        self.values, self.index = values, index
+        self.shape, self.dtype = (len(index), *values.shape[1:]), values.dtype
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, key: slice | np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.asarray(self.values[self.index[key]])
+
+
+Rows = Tensor | np.ndarray[Any, Any] | Picked
+
+
+def pick(values: Rows, index: np.ndarray[Any, Any]) -> Rows:
+    """Some of the rows; those of a memory-mapped array stay on disk."""
+    if isinstance(values, Picked):
+        return Picked(values.values, values.index[index])
+    if isinstance(values, np.memmap):
+        return Picked(values, index)
+    return values[index]
 
 
 def split(data: Rows, validation: Rows | None, shape: Shape, seed: int) -> tuple[Rows, Rows]:
@@ -29,7 +63,7 @@ def split(data: Rows, validation: Rows | None, shape: Shape, seed: int) -> tuple
     order = shuffled(len(data), seed, -1)
     count = max(1, len(data) // 10)
     held_out, kept = order[:count], order[count:].sort().values
-    return (data[kept], data[held_out]) if isinstance(data, Tensor) else (data[kept.numpy()], data[held_out.numpy()])
+    return pick(data, kept.numpy()), pick(data, held_out.numpy())
 
 
 def check(rows: Rows, name: str, shape: Shape) -> None:
@@ -68,4 +102,4 @@ def mix(*parts: int) -> int:
     return int(state[0] >> np.uint64(1))
 
 
-__all__ = ["Rows", "check", "mix", "shuffled", "split", "take"]
+__all__ = ["Picked", "Rows", "check", "mix", "pick", "shuffled", "split", "take"]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from torch.nn import Parameter
 
+from ..manifold import RectangularFlow
 from .config import TrainingConfig
+
+_SMALL_STEP = 2**19  # scalars of a bundle; below it threads only wait for each other
 
 
 def choose_device(name: str) -> torch.device:
@@ -37,4 +43,17 @@ def seed_everything(seed: int, device: torch.device) -> None:
         torch.cuda.manual_seed(seed)
 
 
-__all__ = ["choose_device", "make_optimiser", "seed_everything"]
+@contextmanager
+def threads_for(flow: RectangularFlow, batch_size: int) -> Iterator[None]:
+    """One thread for steps so small that more would only wait for each other."""
+    threads = torch.get_num_threads()
+    widest = max(link.activation_size for link in flow.layers())
+    if batch_size * flow.latent_dim * widest < _SMALL_STEP:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+__all__ = ["choose_device", "make_optimiser", "seed_everything", "threads_for"]
