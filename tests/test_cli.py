@@ -261,6 +261,26 @@ def test_a_run_that_breaks_down_says_what_to_try(trained, tmp_path):
     assert rnf.load(tmp_path / "runs" / "helix-d1").latent_dim == 1
 
 
+def test_text_columns_that_the_model_does_not_use(trained, tmp_path):
+    lines = (trained / "helix.csv").read_text().splitlines()
+    text = "\n".join([f"name,{lines[0]}", *(f"row {i},{line}" for i, line in enumerate(lines[1:]))])
+    (tmp_path / "named.csv").write_text(text)
+    options = ["--exclude", "name", "--validation-data", "named.csv", "--epochs", 1, "--layers", 2, "--out", "run"]
+    done = run("fit", "named.csv", "--latent-dim", 2, *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert run("score", "run", "named.csv", cwd=tmp_path).returncode == 0
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert run("evaluate", "../run", "-n", 100, cwd=elsewhere).returncode == 0
+    calibration = (tmp_path / "run" / "calibration.safetensors").stat().st_mtime_ns
+    again = ["fit", "named.csv", "--latent-dim", 1, *options, "--overwrite", "--anneal", "5,9"]
+    done = run(*again, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "no epoch was judged" in done.stdout
+    assert not (tmp_path / "run" / "evaluation.json").exists()
+    assert (tmp_path / "run" / "calibration.safetensors").stat().st_mtime_ns > calibration
+
+
 def test_an_old_run_is_not_overwritten(trained):
     before = (trained / "run" / "model.safetensors").read_bytes()
     arguments = ["fit", trained / "helix.csv", "--latent-dim", 1, "--epochs", 1, "--out", trained / "run"]

@@ -15,7 +15,7 @@ from . import flows
 from .data import von_mises_circle
 from .data.benchmarks import load_benchmark
 from .data.registry import DATASETS
-from .data.tables import check_table, match_columns, read_table, split_rows
+from .data.tables import DataError, MissingFileError, Table, check_table, match_columns, read_table, split_rows
 from .manifold import RectangularFlow
 from .metrics import estimate_dimension
 from .progress import TrainingDisplay
@@ -60,7 +60,7 @@ def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int) -> 
     check_table(table, latent_dim if isinstance(latent_dim, int) else None)
     parts = {name: getattr(settings, f"{name}_data") for name in ("validation", "test")}
     given = {
-        name: match_columns(read_table(path, drop_invalid=settings.drop_invalid), table.columns).values
+        name: _matching(path, table.columns, settings.drop_invalid).values
         for name, path in parts.items()
         if path is not None
     }
@@ -119,7 +119,13 @@ def _latent(settings: ModelSettings, dim: int) -> flows.Density | flows.Bijectio
     if settings.latent == "spline":
         passes: dict[str, Any] = {"passes": 2} if dim > 1 else {}
         layers, hidden = settings.latent_layers, settings.latent_hidden
-        return flows.ZukoDensity("NSF", features=dim, transforms=layers, hidden_features=hidden, **passes)
+        density = flows.ZukoDensity("NSF", features=dim, transforms=layers, hidden_features=hidden, **passes)
+        if (
+            dim == 1
+        ):  # with nothing to condition on, zuko draws the splines themselves at random: start near the identity
+            for parameter in density.flow.parameters():
+                parameter.data.mul_(0.01)
+        return density
     activation, scale = settings.activation, settings.scale
     options: dict[str, Any] = {"activation": activation, "scale": scale, "zero_init": settings.zero_init}
     return flows.RealNVP(dim, settings.latent_layers, settings.latent_hidden, **options)
@@ -157,15 +163,20 @@ def run_settings(
         if not quiet:
             console.print(f"latent dimension {found.suggestion}, by its estimates", highlight=False)
     flow = build_flow(settings.model, data.train, seed)
-    path = settings.data.data
-    if path is not None and Path(path).exists():  # so that a run can be resumed from anywhere
-        settings = replace(settings, data=replace(settings.data, data=str(Path(path).resolve())))
-    writer = _tensorboard(out) if tensorboard else None
+    files = {name: getattr(settings.data, name) for name in ("data", "validation_data", "test_data")}
+    full: dict[str, Any] = {
+        name: str(Path(path).resolve()) for name, path in files.items() if path is not None and Path(path).exists()
+    }
+    settings = replace(settings, data=replace(settings.data, **full))  # so that a run can be resumed from anywhere
+    make_writer = _tensorboard() if tensorboard else None
+    writer: Any = None
     with TrainingDisplay(console, name, quiet) as display, threads_for(flow, settings.training.batch_size):
 
         def on_epoch(run: Run) -> None:
+            nonlocal writer
             display.on_epoch(run)
-            if writer is not None:
+            if make_writer is not None:
+                writer = writer or make_writer(str((out or Path()) / "tensorboard"))
                 line = run.history[-1].flat()
                 for key, value in line.items():
                     writer.add_scalar(key, value, line["epoch"])
@@ -186,6 +197,20 @@ def run_settings(
     if writer is not None:
         writer.close()
     return run, data
+
+
+def _matching(path: str | Path, columns: tuple[str, ...], drop_invalid: bool) -> Table:
+    """The columns of a model in another file; what else is in it does not matter."""
+    try:
+        return match_columns(read_table(path, columns=columns, drop_invalid=drop_invalid), columns)
+    except MissingFileError:
+        raise
+    except DataError as error:
+        try:  # a file without names, or one that lacks a column: both are told apart by the whole of it
+            whole = read_table(path, drop_invalid=drop_invalid)
+        except DataError:
+            raise error from None
+        return match_columns(whole, columns)
 
 
 def some_rows(rows: Rows, seed: int, most: int = 20_000) -> np.ndarray[Any, Any]:
@@ -210,17 +235,17 @@ def open_run(folder: Path) -> tuple[RectangularFlow, tuple[str, ...]]:
 
 def rows_for(flow: RectangularFlow, columns: tuple[str, ...], path: str | Path, drop_invalid: bool = False) -> Tensor:
     """The rows of a file in the order and precision of a model's columns."""
-    table = match_columns(read_table(path, drop_invalid=drop_invalid), columns)
+    table = _matching(path, columns, drop_invalid)
     dtype = next((p.dtype for p in flow.parameters()), torch.float32)
     return torch.from_numpy(np.array(table.values)).to(dtype)
 
 
-def _tensorboard(out: Path | None) -> Any:
+def _tensorboard() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise ValueError("TensorBoard is not installed: pip install 'rectangular-flows[tensorboard]'") from error
-    return SummaryWriter(str((out or Path()) / "tensorboard"))
+    return SummaryWriter
 
 
 __all__ = ["Prepared", "build_flow", "open_run", "prepare", "rows_for", "run_settings", "settings_of", "some_rows"]

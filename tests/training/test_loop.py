@@ -238,6 +238,21 @@ def test_parts_of_a_batch_add_up(optimiser, method):
         torch.testing.assert_close(parts.flow.state_dict()[key], value, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize(("D", "d"), [(3, 2), (5, 4), (6, 4), (3, 3)])
+def test_small_codimension(D, d):
+    torch.manual_seed(0)
+    flow = RectangularFlow(flows.RealNVP(D, 2, (8,)), flows.RealNVP(d, 1))
+    run = fit(flow, torch.randn(200, D), TrainingConfig(epochs=2, batch_size=50, memory=0.01))
+    assert math.isfinite(run.history[-1].objective)
+
+
+def test_the_spelling_of_files_for_the_volume():
+    assert TrainingConfig(volume="stochastic").volume == Stochastic()
+    for wrong in ("rough", Exact, 3):
+        with pytest.raises(ValueError, match="volume"):
+            TrainingConfig(volume=wrong)
+
+
 def test_rows_within_a_budget():
     from rectangular_flows.training.memory import rows_within, saved_bytes
 

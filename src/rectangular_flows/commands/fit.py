@@ -41,11 +41,19 @@ def fit_command(request: FitRequest) -> int:
 
 
 def _tell(console: Console, run: Run, out: Path, note: str) -> None:
-    best = next(line for line in run.history if line.epoch == run.best_epoch)
+    judged = [line for line in run.history if line.epoch == run.best_epoch]
+    best = judged[0] if judged else run.history[-1]
+    which = f"the best weights are those of epoch {best.epoch}" if judged else "no epoch was judged; the last weights"
+    target = run.config.target_error
+    notes = [note] if note else []
+    if target is not None and best.reconstruction > 1.05 * target:
+        notes.append(
+            f"the tolerance was not met: error {best.reconstruction:.3g}, target {target:.3g}. Train longer, or relax it"
+        )
     lines = [
-        f"{run.finished}, in {duration(run.seconds)}; the best weights are those of epoch {run.best_epoch}:",
-        f"  {describe(best)}  (validation rows)",
-        *([f"  note: {note}"] if note else []),
+        f"{run.finished}, in {duration(run.seconds)}; {which}:",
+        f"  {describe(best)}  (validation rows, units of the model)",
+        *(f"  note: {text}" for text in notes),
         f"everything is in {out}. Next:",
         f"  rnf report {out}",
         f"  rnf sample {out} -n 1000 -o samples.csv",

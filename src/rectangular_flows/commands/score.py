@@ -42,6 +42,9 @@ def score_command(run: Path, data: str, output: Path, drop_invalid: bool, coordi
         combined = CombinedScore().fit(kept["log_density"].numpy(), kept["reconstruction_error"].numpy())
         names.append("outlier_score")
         values.append(-combined(log_density, error))
+    else:
+        text = "note: no outlier_score, since the run was not finished: rnf fit --resume"
+        Console().print(f"{text} {run}", highlight=False, soft_wrap=True, markup=False)
     if coordinates:
         with torch.no_grad():
             z = flow.encode(rows).numpy().astype(np.float64)

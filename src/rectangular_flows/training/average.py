@@ -40,6 +40,10 @@ class Average:
         finally:
             self._swap()
 
+    def keep(self) -> None:
+        """The module has the averaged weights from now on."""
+        self._swap()
+
     def _swap(self) -> None:
         if self._decay is not None:
             for parameter, value in zip(self._parameters, self.values, strict=True):

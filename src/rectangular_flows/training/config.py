@@ -133,6 +133,13 @@ class TrainingConfig:
     device: str = "auto"
 
     def __post_init__(self) -> None:
+        volume: Any = self.volume
+        if isinstance(volume, str):  # the spelling of configuration files
+            object.__setattr__(self, "volume", VolumeSettings(volume).build())  # type: ignore[arg-type]
+        if not callable(self.volume) or isinstance(self.volume, type):
+            raise ValueError(
+                f"expected volume to be Exact() or Stochastic(…) of rectangular_flows.volume; got {self.volume!r}"
+            )
         choices: dict[str, tuple[Any, ...]] = {
             "method": ("ml", "two-step"),
             "optimiser": ("adam", "adamw"),

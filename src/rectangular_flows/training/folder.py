@@ -21,6 +21,12 @@ from .checkpoint import FILE
 from .run import Epoch
 
 CONFIG, HISTORY, TABLE, CHECKPOINT = "config.toml", "metrics.jsonl", "metrics.csv", "checkpoint"
+DERIVED = (
+    "calibration.safetensors",
+    "evaluation.json",
+    "report.html",
+    "circle.json",
+)  # made from a model, and gone with it
 
 
 class RunFolder:
@@ -46,13 +52,15 @@ class RunFolder:
         """
         if (self.path / CONFIG).exists():
             if not overwrite:
+                resume = f"Go on with it: rnf fit --resume {self.path} (in Python, resume=True); or choose"
+                how = resume if (self.checkpoint / FILE).exists() else "It cannot be gone on with. Choose"
                 raise FileExistsError(
-                    f"{self.path} holds a run already. Go on with it: rnf fit --resume {self.path} (in Python, "
-                    "resume=True); or choose another folder; or say --overwrite (overwrite=True)."
+                    f"{self.path} holds a run already. {how} another folder; or say --overwrite (overwrite=True)."
                 )
-            for name in (HISTORY, TABLE, WEIGHTS, DESCRIPTION):
+            for name in (HISTORY, TABLE, WEIGHTS, DESCRIPTION, *DERIVED):
                 (self.path / name).unlink(missing_ok=True)
-            shutil.rmtree(self.checkpoint, ignore_errors=True)
+            for name in (CHECKPOINT, "figures", "tensorboard"):
+                shutil.rmtree(self.path / name, ignore_errors=True)
         self.path.mkdir(parents=True, exist_ok=True)
         versions = {"rectangular_flows": __version__, "torch": torch.__version__, "python": platform.python_version()}
         started = datetime.now(UTC).isoformat(timespec="seconds")

@@ -196,6 +196,8 @@ class _Loop:
 
         if run.best_weights:
             self.flow.load_state_dict(run.best_weights)
+        else:  # nothing was ever judged: what would have been
+            self.average.keep()
         run.seconds = time.perf_counter() - self.started
         self.flow.eval()
         return run

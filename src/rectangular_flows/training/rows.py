@@ -88,7 +88,7 @@ def take(
         chosen = rows[index if isinstance(index, slice) else index.to(rows.device)]
     else:
         chosen = torch.from_numpy(np.array(rows[index if isinstance(index, slice) else index.numpy()]))
-    return chosen.to(device=device, dtype=dtype)
+    return chosen.detach().to(device=device, dtype=dtype)
 
 
 def shuffled(count: int, *seed: int) -> Tensor:
