@@ -11,8 +11,11 @@ import time
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 import rectangular_flows as rnf
+from rectangular_flows.commands.jobs import Job, run_jobs
+from rectangular_flows.settings import read_preset
 from tests.browser import opened_in_a_browser
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
@@ -321,6 +324,16 @@ def test_reproduce_goes_on_where_it_was(tmp_path):
     history = (tmp_path / "circle" / "circle-ml" / "seed-0" / "metrics.jsonl").read_text().splitlines()
     assert len(history) == 2
     assert model.stat().st_mtime_ns >= before
+
+
+def test_a_run_that_breaks_down_does_not_stop_the_others(tmp_path, capsys):
+    settings = {**read_preset("circle-ml"), "epochs": 2}
+    bad = {**settings, "learning_rate": 1e4, "batch_size": 100}
+    jobs = [Job("bad", bad, tmp_path / "bad"), Job("good", settings, tmp_path / "good")]
+    assert len(run_jobs(jobs, Console())) == 2
+    assert "broke down" in capsys.readouterr().out
+    assert (tmp_path / "bad" / "failure.txt").read_text().startswith("training stopped")
+    assert rnf.load(tmp_path / "bad").latent_dim == rnf.load(tmp_path / "good").latent_dim == 1
 
 
 def test_demo_where_nothing_can_be_written(tmp_path):

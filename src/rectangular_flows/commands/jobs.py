@@ -19,11 +19,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from ..errors import NumericalError
 from ..experiment import run_settings
 from ..progress import describe, duration
 from ..settings import FitSettings
+from ..storage import write_atomically
 from ..training.checkpoint import FILE
-from ..training.folder import CHECKPOINT, read_config, read_history
+from ..training.folder import CHECKPOINT, FAILURE, read_config, read_history
 from ..training.signals import Interrupted, StopSignals
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -89,8 +91,14 @@ def _run(job: Job, fresh: bool) -> float:
     done = read_history(job.folder)[-1:] if resume else []
     with Path(os.devnull).open("w") as nowhere:
         quiet = Console(file=nowhere)
-        run, _ = run_settings(settings, job.folder, console=quiet, resume=resume, overwrite=not resume, quiet=True)
-    return done[0].seconds if done and run.history[-1:] == done else run.history[-1].seconds
+        try:
+            run_settings(settings, job.folder, console=quiet, resume=resume, overwrite=not resume, quiet=True)
+        except NumericalError as error:  # its best model is kept, and is shown like the others
+            write_atomically(job.folder / FAILURE, f"{error}\n")
+    history = read_history(job.folder)
+    if done and history[-1:] == done:
+        return done[0].seconds
+    return history[-1].seconds if history else 0.0
 
 
 def _begun(job: Job, settings: FitSettings) -> bool:
@@ -128,7 +136,8 @@ class _Display:
             shares.append(1.0 if future.done() else history[-1].epoch / job.epochs if history else 0.0)
             if finished and i not in self._told:
                 self._told.add(i)
-                text = f"{job.title}: done in {duration(future.result())}"
+                broke = " (it broke down; its best model is kept)" if (job.folder / FAILURE).exists() else ""
+                text = f"{job.title}: done in {duration(future.result())}{broke}"
                 self._console.print(text, highlight=False, soft_wrap=True, markup=False)
             elif future.running() and history:
                 running.append((job, history[-1].epoch, describe(history[-1])))

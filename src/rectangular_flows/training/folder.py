@@ -21,12 +21,9 @@ from .checkpoint import FILE
 from .run import Epoch
 
 CONFIG, HISTORY, TABLE, CHECKPOINT = "config.toml", "metrics.jsonl", "metrics.csv", "checkpoint"
-DERIVED = (
-    "calibration.safetensors",
-    "evaluation.json",
-    "report.html",
-    "circle.json",
-)  # made from a model, and gone with it
+FAILURE = "failure.txt"
+# made from a model, and gone with it
+DERIVED = (FAILURE, "calibration.safetensors", "evaluation.json", "report.html", "circle.json")
 
 
 class RunFolder:
@@ -142,4 +139,4 @@ def _csv(history: list[Epoch], header: bool) -> str:
     return text.getvalue()
 
 
-__all__ = ["CHECKPOINT", "CONFIG", "HISTORY", "TABLE", "RunFolder", "read_config", "read_history"]
+__all__ = ["CHECKPOINT", "CONFIG", "FAILURE", "HISTORY", "TABLE", "RunFolder", "read_config", "read_history"]
