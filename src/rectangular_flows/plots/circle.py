@@ -113,7 +113,9 @@ def draw_circle_grid(
             if (i, j) in results:
                 curve = trace_curve(results[i, j].flow, 2001, tail=1e-4)
                 lines = _coloured(axis, curve.points, curve.density, scale, _DENSITY, width=3)
-                axis.text(0, 0, f"KL\n{results[i, j].fit.kl:.3g}", ha="center", va="center", fontsize=8, color=INK)
+                label = f"KL\n{results[i, j].fit.kl:.3g}"
+                paper = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1.5}
+                axis.text(0, 0, label, ha="center", va="center", fontsize=8, color=INK, bbox=paper)
             axis.set(xticks=[], yticks=[], xlim=(-1.5, 1.5), ylim=(-1.5, 1.5))
             axis.spines[:].set_visible(False)
             if i == 0:
