@@ -30,7 +30,7 @@ def test_every_setting_has_a_flag_a_default_and_a_text():
 def test_presets_are_complete_and_come_back(name):
     settings = FitSettings.from_flat(read_preset(name))
     assert FitSettings.from_flat(settings.flat()) == settings
-    assert settings.data.data
+    assert settings.data.data or settings.data.sphere  # whose data are the user's
     assert settings.model.latent_dim
 
 

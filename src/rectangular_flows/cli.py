@@ -11,6 +11,8 @@ from typing import Any, NoReturn
 
 from ._version import __version__
 
+_TABLES = ("power", "gas", "hepmass", "miniboone")
+_METHODS = ("exact", "k1", "k10", "two-step")
 _CASES = ("circle", "power", "gas", "hepmass", "miniboone", "mnist", "cifar10")
 
 
@@ -109,8 +111,13 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("-o", "--output", type=Path, help="file (default: RUN/report.html)")
 
     reproduce = command("reproduce", _reproduce, "the paper's experiments: published, ours, seeds")
-    reproduce.add_argument("what", choices=("circle",), metavar="WHAT", help="%(choices)s")
+    reproduce.add_argument("what", choices=("circle", "tabular"), metavar="WHAT", help="%(choices)s")
     reproduce.add_argument("--grid", action="store_true", help="circle: all 36 settings of the appendix, one seed")
+    reproduce.add_argument(
+        "--sets", metavar="NAME,…", default=",".join(_TABLES), help="tabular: (default: %(default)s)"
+    )
+    reproduce.add_argument("--methods", metavar="NAME,…", default=",".join(_METHODS), help="tabular: %(default)s")
+    reproduce.add_argument("--published", action="store_true", help="tabular: the published settings too (days)")
     reproduce.add_argument("--seeds", type=int, default=5, help="how many, from 0 (default: %(default)s)")
     reproduce.add_argument("--epochs", type=int, help="a limit, for a quick look")
     reproduce.add_argument("-o", "--out", type=Path, default=Path("runs/reproduce"), help="(default: %(default)s)")
@@ -197,12 +204,32 @@ def _report(arguments: argparse.Namespace) -> int:
 
 
 def _reproduce(arguments: argparse.Namespace) -> int:
+    out, epochs, jobs = arguments.out, arguments.epochs, arguments.jobs
+    if arguments.what == "tabular":
+        if arguments.grid:
+            raise ValueError("--grid is for the circle")
+        sets = _chosen(arguments.sets, _TABLES, "data set")
+        methods = _chosen(arguments.methods, _METHODS, "method")
+        from .commands.tabular import KEYS, tabular_command
+
+        names = [KEYS[method] for method in methods]
+        return tabular_command(out / "tabular", sets, names, arguments.seeds, epochs, jobs, arguments.published)
     from .commands.circle import grid_command, reproduce_command
 
-    out, epochs, jobs = arguments.out, arguments.epochs, arguments.jobs
     if arguments.grid:
         return grid_command(out / "circle-grid", epochs, jobs)
     return reproduce_command(out / "circle", arguments.seeds, epochs, jobs)
+
+
+def _chosen(text: str, known: Sequence[str], what: str) -> list[str]:
+    """The names in a list with commas, each known, in the order in which they are known."""
+    from .settings import nearest
+
+    words = text.split(",")
+    for word in words:
+        if word not in known:
+            raise ValueError(f"no {what} {word!r}.{nearest(word, known)} There are: {', '.join(known)}")
+    return [name for name in known if name in words]
 
 
 def _dimension(arguments: argparse.Namespace) -> int:

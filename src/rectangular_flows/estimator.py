@@ -16,14 +16,17 @@ from torch import Tensor
 
 from .experiment import build_flow
 from .manifold import RectangularFlow
-from .settings import ModelSettings
+from .settings import DEFAULT_PRESET, FitSettings, read_preset
 from .storage import load_model, read_description, save_model
-from .training import TrainingConfig, fit
-from .training.config import VolumeSettings
+from .training import fit
 from .training.rows import shuffled
 
 Array = NDArray[Any]
 _FITTED = "estimator"
+_GIVEN = (
+    *("layers", "hidden", "latent", "beta", "target_error", "volume", "probes"),
+    *("epochs", "batch_size", "learning_rate", "patience", "dtype", "device"),
+)
 
 
 class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -42,7 +45,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         target_error: mean squared reconstruction error to meet, in standardised units; beta then adapts.
         volume: "exact" or "stochastic" gradient of the log-volume.
         probes: random tangents for each row, if stochastic.
-        epochs: passes over the data.
+        epochs: passes over the data; "auto": by the number of rows, some 4,000 steps.
         batch_size: rows a step.
         learning_rate: peak of the cosine schedule.
         patience: stop after so many epochs without a better objective on the validation rows; None trains to the end.
@@ -82,7 +85,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         target_error: float | None = None,
         volume: Literal["exact", "stochastic"] = "exact",
         probes: int = 1,
-        epochs: int = 100,
+        epochs: int | Literal["auto"] = "auto",
         batch_size: int = 500,
         learning_rate: float = 2e-3,
         patience: int | None = None,
@@ -122,19 +125,13 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         order = shuffled(len(rows), seed)
         held_out = max(1, round(self.validation_fraction * len(rows)))
         validation, train = rows[order[:held_out]], rows[order[held_out:].sort().values]
-        settings = ModelSettings(
-            latent_dim=self.latent_dim_,
-            layers=self.layers,
-            hidden=tuple(self.hidden),
-            latent=self.latent,
-            mixing="free",
-        )
-        flow = build_flow(settings, train, seed)
+        settings = self._settings(seed)
+        flow = build_flow(settings.model, train, seed)
         with self._display() as display:
             run = fit(
                 flow,
                 train,
-                self._config(seed),
+                settings.training,
                 validation=validation if len(validation) > 1 else train,
                 on_step=display.on_step,
                 on_epoch=display.on_epoch,
@@ -144,22 +141,11 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self._judge(validation if len(validation) >= 20 else rows)
         return self
 
-    def _config(self, seed: int) -> TrainingConfig:
-        return TrainingConfig(
-            volume=VolumeSettings(self.volume, self.probes).build(),
-            beta=self.beta,
-            target_error=self.target_error,
-            epochs=self.epochs,
-            batch_size=self.batch_size,
-            learning_rate=self.learning_rate,
-            schedule="cosine",
-            warm_up=min(1.0, self.epochs / 10),
-            clip=10.0,
-            ema=0.99,
-            patience=self.patience,
-            seed=seed,
-            dtype=self.dtype,
-            device=self.device,
+    def _settings(self, seed: int) -> FitSettings:
+        """Those of ``rnf fit``, and in their place what the estimator was given."""
+        given = {name: getattr(self, name) for name in _GIVEN}
+        return FitSettings.from_flat(
+            {**read_preset(DEFAULT_PRESET), **given, "latent_dim": self.latent_dim_, "seed": seed}
         )
 
     def _display(self) -> Any:

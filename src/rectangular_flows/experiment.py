@@ -15,6 +15,7 @@ from . import flows
 from .data import von_mises_circle
 from .data.benchmarks import load_benchmark
 from .data.registry import DATASETS
+from .data.sphere import SphereTable, read_more, read_sphere
 from .data.tables import DataError, MissingFileError, Table, check_table, match_columns, read_table, split_rows
 from .manifold import RectangularFlow
 from .metrics import estimate_dimension
@@ -29,13 +30,14 @@ from .training.setup import threads_for
 
 @dataclass(frozen=True)
 class Prepared:
-    """Data ready for training: three splits and the names of the columns."""
+    """Data ready for training: three splits, the names of the columns, and on the sphere those in the user's file."""
 
     train: Rows
     validation: Rows
     test: Rows
     columns: tuple[str, ...]
     note: str = ""
+    degrees: tuple[str, ...] = ()
 
 
 def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int) -> Prepared:
@@ -46,6 +48,10 @@ def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int) -> 
     """
     if settings.data is None:
         raise ValueError("no data: give a file or the name of a data set (rnf data list), or a preset that names one")
+    if settings.sphere and settings.data in ("circle", *DATASETS) and not Path(settings.data).exists():
+        raise ValueError(
+            f"sphere is for a file with latitudes and longitudes; got the data set {settings.data}. Leave out --sphere"
+        )
     if settings.data == "circle" and not Path("circle").exists():
         noise = settings.radius_noise
         train, validation, test = (
@@ -56,22 +62,29 @@ def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int) -> 
     if settings.data in DATASETS and not Path(settings.data).exists():
         return _benchmark(settings.data)
     options = {"columns": settings.columns, "exclude": settings.exclude, "drop_invalid": settings.drop_invalid}
-    table = read_table(settings.data, **options)  # type: ignore[arg-type]
+    table = (read_sphere if settings.sphere else read_table)(settings.data, **options)  # type: ignore[arg-type]
+    degrees = table.degrees if isinstance(table, SphereTable) else ()
     check_table(table, latent_dim if isinstance(latent_dim, int) else None)
     parts = {name: getattr(settings, f"{name}_data") for name in ("validation", "test")}
     given = {
-        name: _matching(path, table.columns, settings.drop_invalid).values
+        name: (
+            read_more(path, degrees, settings.drop_invalid)
+            if settings.sphere
+            else _matching(path, table.columns, settings.drop_invalid)
+        ).values
         for name, path in parts.items()
         if path is not None
     }
     shares = {name: 0.0 if name in given else getattr(settings, f"{name}_fraction") for name in parts}
     train_rows, validation_rows, test_rows = split_rows(len(table.values), **shares, seed=seed)
+    dropped = f"{table.dropped} rows with missing or infinite values were dropped" if table.dropped else ""
     return Prepared(
         pick(table.values, train_rows),
         given["validation"] if "validation" in given else pick(table.values, validation_rows),
         given["test"] if "test" in given else pick(table.values, test_rows),
         table.columns,
-        f"{table.dropped} rows with missing or infinite values were dropped" if table.dropped else "",
+        "; ".join(text for text in (table.note if isinstance(table, SphereTable) else "", dropped) if text),
+        degrees,
     )
 
 
@@ -168,6 +181,7 @@ def run_settings(
         name: str(Path(path).resolve()) for name, path in files.items() if path is not None and Path(path).exists()
     }
     settings = replace(settings, data=replace(settings.data, **full))  # so that a run can be resumed from anywhere
+    sphere = {"sphere": list(data.degrees)} if settings.data.sphere else {}
     make_writer = _tensorboard() if tensorboard else None
     writer: Any = None
     with TrainingDisplay(console, name, quiet) as display, threads_for(flow, settings.training.batch_size):
@@ -192,7 +206,7 @@ def run_settings(
             on_step=display.on_step,
             on_epoch=on_epoch,
             settings=settings.flat(),
-            facts={"columns": list(data.columns), "note": data.note},
+            facts={"columns": list(data.columns), "note": data.note, **sphere},
         )
     if writer is not None:
         writer.close()
@@ -233,9 +247,22 @@ def open_run(folder: Path) -> tuple[RectangularFlow, tuple[str, ...]]:
     return flow, tuple(columns)
 
 
-def rows_for(flow: RectangularFlow, columns: tuple[str, ...], path: str | Path, drop_invalid: bool = False) -> Tensor:
-    """The rows of a file in the order and precision of a model's columns."""
-    table = _matching(path, columns, drop_invalid)
+def sphere_columns(folder: Path) -> tuple[str, ...] | None:
+    """For a run on latitudes and longitudes their names in its data, if they had any; for any other run None."""
+    names = read_description(folder)["facts"].get("sphere")
+    return None if names is None else tuple(names)
+
+
+def rows_for(
+    flow: RectangularFlow,
+    columns: tuple[str, ...],
+    path: str | Path,
+    drop_invalid: bool = False,
+    *,
+    sphere: tuple[str, ...] | None = None,
+) -> Tensor:
+    """The rows of a file in the order and precision of a model's columns; ``sphere`` is what sphere_columns says."""
+    table = _matching(path, columns, drop_invalid) if sphere is None else read_more(path, sphere, drop_invalid)
     dtype = next((p.dtype for p in flow.parameters()), torch.float32)
     return torch.from_numpy(np.array(table.values)).to(dtype)
 
@@ -248,4 +275,14 @@ def _tensorboard() -> Any:
     return SummaryWriter
 
 
-__all__ = ["Prepared", "build_flow", "open_run", "prepare", "rows_for", "run_settings", "settings_of", "some_rows"]
+__all__ = [
+    "Prepared",
+    "build_flow",
+    "open_run",
+    "prepare",
+    "rows_for",
+    "run_settings",
+    "settings_of",
+    "some_rows",
+    "sphere_columns",
+]

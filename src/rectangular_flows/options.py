@@ -7,14 +7,14 @@ import re
 import types
 import typing
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from jsonargparse import ActionYesNo, ArgumentParser
 
 from . import toml
-from .settings import Setting, all_settings, nearest, preset_names, read_preset, read_toml
+from .settings import DEFAULT_PRESET, Setting, all_settings, nearest, preset_names, read_preset, read_toml
 
 _TITLES = {
     "data": "data",
@@ -41,13 +41,11 @@ class FitRequest:
 
 
 def parse_fit(argv: Sequence[str]) -> FitRequest:
-    """Defaults, under a preset, under a configuration file, under the flags.
+    """The preset named, or else 'table', under a configuration file, under the flags.
 
     Raises:
         ValueError: something is not known or not possible; the message says what was expected.
     """
-    known = all_settings()
-    parser = _parser(known)
     files = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     files.add_argument("--config")
     files.add_argument("--preset")
@@ -55,6 +53,11 @@ def parse_fit(argv: Sequence[str]) -> FitRequest:
         chosen, _ = files.parse_known_args([a for a in argv if a not in ("-h", "--help")])
     except SystemExit as stop:
         raise ValueError("expected a file after --config and a name after --preset") from stop
+    known = all_settings()
+    if not chosen.preset:
+        usual = {name: tuple(v) if isinstance(v, list) else v for name, v in read_preset(DEFAULT_PRESET).items()}
+        known = {name: replace(setting, default=usual.get(name, setting.default)) for name, setting in known.items()}
+    parser = _parser(known)
     values = read_preset(chosen.preset) if chosen.preset else {}
     values |= read_toml(chosen.config) if chosen.config else {}
     if values:
@@ -93,7 +96,12 @@ def _parser(known: dict[str, Setting]) -> _Parser:
     run.add_argument("-o", "--out", type=str | None, metavar="RUN", help="folder for the run (default: runs/NAME)")
     run.add_argument("--config", type=str | None, metavar="FILE", help="a TOML file with settings")
     presets = ", ".join(preset_names())
-    run.add_argument("--preset", type=str | None, metavar="NAME", help=f"settings that come with rnf: {presets}")
+    run.add_argument(
+        "--preset",
+        type=str | None,
+        metavar="NAME",
+        help=f"settings that come with rnf, instead of '{DEFAULT_PRESET}': {presets}",
+    )
     run.add_argument("--resume", type=str | None, metavar="RUN", help="go on with a run from its last checkpoint")
     run.add_argument("--overwrite", action="store_true", help="replace a run that is in the folder")
     run.add_argument("-q", "--quiet", action="store_true", help="show nothing but errors")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -19,6 +21,13 @@ _LINES = 8  # of a run, at the least, where there is no terminal
 def wide_console() -> Console:
     """Standard output, with room for a table where it is not a terminal."""
     return Console(width=None if sys.stdout.isatty() else 130)
+
+
+def say_where(console: Console, places: Mapping[str, Path]) -> None:
+    """Where the results are, one a line."""
+    width = max(len(name) for name in places)
+    text = "\n".join(f"{name + ':':<{width + 1}} {path}" for name, path in places.items())
+    console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 class TrainingDisplay:
@@ -66,7 +75,7 @@ class TrainingDisplay:
 
     def on_epoch(self, run: Run) -> None:
         """After a validation; where there is no terminal, a line now and then."""
-        now, epochs = time.perf_counter(), run.config.epochs
+        now, epochs = time.perf_counter(), run.config.whole_epochs
         if self._live or self._quiet:
             return
         epoch = run.history[-1].epoch
@@ -79,8 +88,8 @@ class TrainingDisplay:
         progress, config = run.progress, run.config
         steps = progress.step - (self._first_step or 0)
         rate = steps / max(now - self._started, 1e-9)
-        epoch = min(progress.epoch + 1, config.epochs)
-        parts = [f"epoch {epoch}/{config.epochs}", *([describe(run.history[-1])] if run.history else [])]
+        epoch = min(progress.epoch + 1, config.whole_epochs)
+        parts = [f"epoch {epoch}/{config.whole_epochs}", *([describe(run.history[-1])] if run.history else [])]
         if steps > 0:
             parts += [f"{rate:.3g} steps/s", f"{duration((progress.steps - progress.step) / rate)} left"]
         if run.best_epoch:
@@ -114,4 +123,4 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-__all__ = ["TrainingDisplay", "describe", "duration", "wide_console"]
+__all__ = ["TrainingDisplay", "describe", "duration", "say_where", "wide_console"]

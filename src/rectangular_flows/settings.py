@@ -13,11 +13,14 @@ import re
 import tomllib
 import typing
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from .training.config import TrainingConfig, VolumeSettings
+
+DEFAULT_PRESET = "table"
+"""The preset of ``rnf fit`` and of the estimator where none is named."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,7 @@ class DataSettings:
         validation_fraction: share of the rows that validates.
         test_fraction: share of the rows that is kept for testing.
         radius_noise: standard deviation of the radius, for the data set 'circle'.
+        sphere: two columns, latitude and longitude in degrees: points of the unit sphere in R³, never standardised.
     """
 
     data: str | None = None
@@ -45,6 +49,7 @@ class DataSettings:
     validation_fraction: float = 0.1
     test_fraction: float = 0.1
     radius_noise: float = 0.0
+    sphere: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,11 +93,20 @@ class ModelSettings:
 
 @dataclass(frozen=True)
 class FitSettings:
-    """Data, model and training of one run."""
+    """Data, model and training of one run.
+
+    On the sphere, ``latent_dim`` is 2 unless given and ``standardise`` is off whatever was given: it would make an
+    ellipsoid of the sphere.
+    """
 
     data: DataSettings = field(default_factory=DataSettings)
     model: ModelSettings = field(default_factory=ModelSettings)
     training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def __post_init__(self) -> None:
+        if self.data.sphere:
+            dim = 2 if self.model.latent_dim is None else self.model.latent_dim
+            object.__setattr__(self, "model", replace(self.model, latent_dim=dim, standardise=False))
 
     @classmethod
     def from_flat(cls, values: Mapping[str, Any]) -> FitSettings:
@@ -214,6 +228,7 @@ def _tupled(value: Any) -> Any:
 
 
 __all__ = [
+    "DEFAULT_PRESET",
     "DataSettings",
     "FitSettings",
     "ModelSettings",

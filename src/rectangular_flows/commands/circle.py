@@ -15,12 +15,11 @@ from rich.table import Table
 from ..data import von_mises_circle
 from ..metrics import circle_fit
 from ..plots import CircleResult, draw_circle, draw_circle_grid
-from ..progress import wide_console
+from ..progress import say_where, wide_console
 from ..report import write
-from ..settings import read_preset
 from ..storage import load_model, write_atomically
 from .circle_report import demo_page, reproduction_page
-from .jobs import Job, run_jobs
+from .jobs import Job, preset_job, run_jobs
 from .outcome import Outcome, summary
 
 _RESULT = "circle.json"
@@ -36,14 +35,16 @@ KL, DISTANCE, MASS = 0.02, 0.05, 0.01  # to be met by our own preset on every se
 def demo_command(out: Path, seed: int, epochs: int | None) -> int:
     """Train both methods, draw the paper's figure, write the report, say where they are."""
     console = wide_console()
-    jobs = [_job(name, preset, out / name.lower().replace(" ", "-"), seed, epochs) for name, preset in _DEMO.items()]
+    jobs = [
+        preset_job(name, preset, out / name.lower().replace(" ", "-"), seed, epochs) for name, preset in _DEMO.items()
+    ]
     ml, two_step = outcomes = _outcomes(jobs, console, None, fresh=True)
     figure = draw_circle(ml.result, two_step.result, von_mises_circle(5_000, seed=seed + 20_000))
     picture, report = out / "circle.png", out / "report.html"
     _save(figure, picture)
     write(demo_page(outcomes, picture, seed), report)
     console.print(_table("The von Mises circle", {outcome.job.title: [outcome] for outcome in outcomes}))
-    _say_where(console, {"figure": picture, "report": report, "runs": out})
+    say_where(console, {"figure": picture, "report": report, "runs": out})
     return 0
 
 
@@ -54,7 +55,7 @@ def reproduce_command(out: Path, seeds: int, epochs: int | None, processes: int 
         raise ValueError(f"expected at least one seed; got {seeds}")
     presets = {**_DEMO, **_PUBLISHED}
     jobs = [
-        _job(f"{name}, seed {seed}", preset, out / preset / f"seed-{seed}", seed, epochs)
+        preset_job(f"{name}, seed {seed}", preset, out / preset / f"seed-{seed}", seed, epochs)
         for name, preset in presets.items()
         for seed in range(seeds)
     ]
@@ -71,7 +72,7 @@ def reproduce_command(out: Path, seeds: int, epochs: int | None, processes: int 
         console.print(f"{text}: {'[green]reached' if passed else '[red]missed'}[/]", highlight=False)
     numbers = {name: [_numbers(o) for o in group] for name, group in groups.items()}
     write_atomically(out / "results.json", json.dumps(numbers, indent=1) + "\n")
-    _say_where(console, {"figure": picture, "report": report, "numbers": out / "results.json"})
+    say_where(console, {"figure": picture, "report": report, "numbers": out / "results.json"})
     return 0
 
 
@@ -85,7 +86,7 @@ def grid_command(out: Path, epochs: int | None, processes: int | None) -> int:
         for row, (rate, warm) in enumerate(rows):
             change = {"beta": float(beta), "learning_rate": rate, "anneal": [500.0, 1000.0] if warm else [0.0, 0.0]}
             name = f"{preset}-lr{rate:g}-beta{beta}{'-warm-up' if warm else ''}"
-            jobs.append(_job(name, preset, out / name, 0, epochs, change))
+            jobs.append(preset_job(name, preset, out / name, 0, epochs, change))
             places.append((row, column))
     outcomes = _outcomes(jobs, console, processes)
     panels = {place: outcome.result for place, outcome in zip(places, outcomes, strict=True)}
@@ -96,19 +97,8 @@ def grid_command(out: Path, epochs: int | None, processes: int | None) -> int:
     write_atomically(out / "results.json", json.dumps([_numbers(o) for o in outcomes], indent=1) + "\n")
     groups = {"Maximum likelihood, 12 settings": outcomes[:12], "Two-step, 24 settings": outcomes[12:]}
     console.print(_table("The von Mises circle, all settings of the paper's appendix", groups))
-    _say_where(console, {"figure": picture, "numbers": out / "results.json"})
+    say_where(console, {"figure": picture, "numbers": out / "results.json"})
     return 0
-
-
-def _job(
-    title: str, preset: str, folder: Path, seed: int, epochs: int | None, change: Mapping[str, object] | None = None
-) -> Job:
-    settings = {**read_preset(preset), "seed": seed, **(change or {})}
-    if epochs is not None:
-        if epochs < 1:
-            raise ValueError(f"expected at least one epoch; got {epochs}")
-        settings["epochs"] = min(epochs, settings["epochs"])
-    return Job(title, settings, folder)
 
 
 def _outcomes(jobs: Sequence[Job], console: Console, processes: int | None, fresh: bool = False) -> list[Outcome]:
@@ -153,12 +143,6 @@ def _table(title: str, groups: Mapping[str, Sequence[Outcome]]) -> Table:
 def _save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=150)
-
-
-def _say_where(console: Console, places: Mapping[str, Path]) -> None:
-    width = max(len(name) for name in places)
-    text = "\n".join(f"{name + ':':<{width + 1}} {path}" for name, path in places.items())
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
 
 
 __all__ = ["demo_command", "grid_command", "reproduce_command"]

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from ..experiment import open_run, prepare, settings_of
 from ..metrics import circle_fit
+from ..metrics.sphere import sphere_fit
 from ..metrics.two_sample import compare
 from ..storage import write_atomically
 from ..training.rows import take
@@ -22,6 +23,7 @@ from .score import scores
 
 _FILE = "evaluation.json"
 _MOST_ROWS = 50_000
+_KERNEL_ROWS, _KERNEL_CENTRES = 5_000, 20_000
 
 
 def evaluate_command(run: Path, samples: int, seed: int) -> int:
@@ -66,6 +68,10 @@ def evaluate_run(run: Path, samples: int = 10_000, seed: int = 0) -> dict[str, A
         figures |= {name: both.value, f"{name}_floor": both.floor}
     if settings.data.data == "circle":
         figures |= {f"circle_{name}": value for name, value in asdict(circle_fit(flow)).items()}
+    if settings.data.sphere and flow.latent_dim == 2 and len(data.validation):
+        some = take(data.validation, slice(_KERNEL_ROWS), dtype=dtype)
+        fit = sphere_fit(flow, train[:_KERNEL_CENTRES], some, test[:_KERNEL_ROWS], drawn)
+        figures |= {f"sphere_{name}": value for name, value in asdict(fit).items()}
     return figures
 
 
@@ -81,6 +87,12 @@ _NAMES = {
     "circle_max_distance": "largest distance, central 99 %",
     "circle_mass": "mass of the curve",
     "circle_speed_spread": "spread of the speed",
+    "sphere_log_density": "log-density of test rows per steradian, mass 1",
+    "sphere_kernel_log_density": "… of von Mises–Fisher kernels",
+    "sphere_uniform_log_density": "… of the uniform density",
+    "sphere_kernel_degrees": "width of those kernels, degrees",
+    "sphere_mass": "mass of the learned density over the sphere",
+    "sphere_sample_distance": "mean distance of samples to the sphere",
 }
 
 __all__ = ["evaluate_command", "evaluate_run"]

@@ -18,12 +18,12 @@ from .score import write_calibration
 def fit_command(request: FitRequest) -> int:
     """Do what was asked; say where everything is and what can be done with it."""
     console = Console()
-    out = request.resume or request.out or Path("runs") / _name(request)
     if request.resume is not None:
         _refuse_changes(request.given)
         settings = settings_of(request.resume)
     else:
         settings = FitSettings.from_flat(request.settings)
+    out = request.resume or request.out or Path("runs") / _name(request, settings)
     run, data = run_settings(
         settings,
         out,
@@ -62,11 +62,11 @@ def _tell(console: Console, run: Run, out: Path, note: str) -> None:
     console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
 
 
-def _name(request: FitRequest) -> str:
+def _name(request: FitRequest, settings: FitSettings) -> str:
     if request.preset is not None:
         return request.preset
     source = Path(str(request.settings["data"] or "run")).name.split(".")[0]
-    return f"{source}-d{request.settings['latent_dim']}"
+    return f"{source}-d{settings.model.latent_dim}"
 
 
 def _refuse_changes(given: Sequence[str]) -> None:

@@ -6,9 +6,10 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,16 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import NumericalError
-from ..experiment import run_settings
+from ..experiment import run_settings, settings_of
 from ..progress import describe, duration
-from ..settings import FitSettings
+from ..settings import FitSettings, read_preset
 from ..storage import write_atomically
 from ..training.checkpoint import FILE
-from ..training.folder import CHECKPOINT, FAILURE, read_config, read_history
+from ..training.folder import CHECKPOINT, FAILURE, read_history
 from ..training.signals import Interrupted, StopSignals
 
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_BETWEEN_LOOKS = 0.5
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,22 @@ class Job:
     settings: dict[str, Any]
     folder: Path
 
-    @property
+    @cached_property
     def epochs(self) -> int:
         """The most epochs it may take."""
-        return int(self.settings.get("epochs", FitSettings().training.epochs))
+        return FitSettings.from_flat(self.settings).training.whole_epochs
+
+
+def preset_job(
+    title: str, preset: str, folder: Path, seed: int, epochs: int | None, change: Mapping[str, Any] | None = None
+) -> Job:
+    """A run of a preset with a seed, at most so many epochs, and whatever else is to be changed."""
+    settings = {**read_preset(preset), "seed": seed, **(change or {})}
+    if epochs is not None:
+        if epochs < 1:
+            raise ValueError(f"expected at least one epoch; got {epochs}")
+        settings["epochs"] = min(epochs, settings["epochs"])
+    return Job(title, settings, folder)
 
 
 def run_jobs(jobs: Sequence[Job], console: Console, processes: int | None = None, fresh: bool = False) -> list[float]:
@@ -71,7 +85,7 @@ def run_jobs(jobs: Sequence[Job], console: Console, processes: int | None = None
                     for child in multiprocessing.active_children():
                         child.terminate()  # which a run takes as the signal to save and stop
                 display.update(futures)
-                time.sleep(0.25)
+                time.sleep(_SECONDS_BETWEEN_LOOKS)
             display.update(futures)
     if signals.number is not None:
         raise Interrupted("stopped, everything is saved. The same command goes on from here", signals.number)
@@ -105,9 +119,7 @@ def _begun(job: Job, settings: FitSettings) -> bool:
     """Whether the folder has a state to go on from, of a run with these settings."""
     if not (job.folder / CHECKPOINT / FILE).exists():
         return False
-    before = {key: value for key, value in read_config(job.folder).items() if key != "record"}
-    now = {key: list(v) if isinstance(v, tuple) else v for key, v in settings.flat().items() if v is not None}
-    return before == now
+    return settings_of(job.folder).flat() == settings.flat()
 
 
 class _Display:
@@ -162,4 +174,4 @@ def _bars(running: Sequence[tuple[Job, int, str]], summary: str) -> Group:
     return Group(grid, Text(summary, style="dim"))
 
 
-__all__ = ["Job", "run_jobs"]
+__all__ = ["Job", "preset_job", "run_jobs"]

@@ -15,7 +15,7 @@ from .._version import __version__
 from ..experiment import Prepared, open_run, prepare, settings_of
 from ..manifold import RectangularFlow
 from ..metrics import circle_fit
-from ..plots import CircleResult, draw_circle_run, draw_manifold, draw_pairs
+from ..plots import CircleResult, draw_circle_run, draw_earth, draw_manifold, draw_pairs
 from ..progress import duration
 from ..report import Cards, Chart, Code, Curve, Metric, Page, Picture, Section, Text, write
 from ..settings import FitSettings
@@ -70,6 +70,13 @@ def _drawings(flow: RectangularFlow, settings: FitSettings, data: Prepared) -> l
         result = CircleResult("Learned", flow, circle_fit(flow))
         text = "The curve coloured by its density, the truth, and the speed of the map along the curve."
         found.append(Drawing("circle", draw_circle_run(result), text))
+    if settings.data.sphere and flow.latent_dim == 2:
+        text = (
+            "Equal-area maps. Left: the rows trained on. Right: the learned density per steradian; grey where the learned "
+            "surface is not on the sphere, since a plane cannot cover a sphere without a cut."
+        )
+        shown = take(data.train, slice(20_000), dtype=dtype)
+        found.append(Drawing("earth", draw_earth(flow, shown, title=Path(str(settings.data.data)).stem), text))
     samples = flow.sample(len(rows), generator=torch.Generator().manual_seed(0))
     text = "Diagonal: marginal distributions. Below it: data. Above it: samples from the model."
     found.append(Drawing("pairs", draw_pairs(rows, samples, data.columns), text))
@@ -103,6 +110,13 @@ def _page(run: Path) -> Page:
         cards[2:] = [
             Metric("KL to the truth", f"{figures['circle_kl']:.3g}", "densities on the circle"),
             Metric("Largest distance to the circle", f"{figures['circle_max_distance']:.3g}", "central 99 %"),
+        ]
+    if "sphere_log_density" in figures:
+        kernel, uniform = figures["sphere_kernel_log_density"], figures["sphere_uniform_log_density"]
+        beside = f"test rows; kernel estimate {kernel:.3g}, uniform {uniform:.3g}"
+        cards[2:] = [
+            Metric("Log-density per steradian", f"{figures['sphere_log_density']:.3g}", beside),
+            Metric("Distance to the sphere", f"{figures['sphere_sample_distance']:.3g}", "mean over samples"),
         ]
     epochs = [line.epoch for line in history]
     rate = Chart([Curve("rate", epochs, [line.learning_rate for line in history])], "epoch", "rate", "Learning rate")

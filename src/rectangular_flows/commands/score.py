@@ -8,8 +8,10 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from ..data.sphere import DEGREES, to_degrees
 from ..data.tables import write_table
-from ..experiment import open_run, rows_for
+from ..errors import warn
+from ..experiment import open_run, rows_for, sphere_columns
 from ..manifold import RectangularFlow
 from ..metrics.out_of_distribution import CombinedScore
 from ..storage import load_tensors, save_tensors
@@ -17,15 +19,27 @@ from ..training.rows import Rows, take
 
 _CALIBRATION = "calibration.safetensors"
 _CALIBRATION_ROWS = 5_000
+_FAR_FROM_SPHERE = 0.05
+
+
+class OffSphereWarning(UserWarning):
+    """Samples of a model of the sphere are far from it: only their directions mean something."""
 
 
 def sample_command(run: Path, count: int, output: Path, seed: int) -> int:
-    """Draw samples and write them as a table with the columns of the data."""
+    """Draw samples and write them as a table with the columns of the data, or as latitudes and longitudes."""
     if count < 1:
         raise ValueError(f"expected at least one sample; got -n {count}")
     flow, columns = open_run(run)
     samples = flow.sample(count, generator=torch.Generator().manual_seed(seed))
-    write_table(output, columns, samples.flatten(1).numpy())
+    values = samples.flatten(1).numpy()
+    if sphere_columns(run) is not None:
+        off = float(np.abs(np.linalg.norm(values.astype(np.float64), axis=1) - 1).mean())
+        if off > _FAR_FROM_SPHERE:
+            text = f"the samples are {off:.3g} from the unit sphere on average, more than {_FAR_FROM_SPHERE:g}"
+            warn(OffSphereWarning, f"{text}; their directions are written. Train longer, or with a larger beta.")
+        columns, values = DEGREES, to_degrees(values)
+    write_table(output, columns, values)
     Console().print(f"{count} samples in {output}", highlight=False, soft_wrap=True, markup=False)
     return 0
 
@@ -33,7 +47,7 @@ def sample_command(run: Path, count: int, output: Path, seed: int) -> int:
 def score_command(run: Path, data: str, output: Path, drop_invalid: bool, coordinates: bool) -> int:
     """Score every row of a table: log-density of its projection, distance from the manifold, both as one outlier score."""
     flow, columns = open_run(run)
-    rows = rows_for(flow, columns, data, drop_invalid)
+    rows = rows_for(flow, columns, data, drop_invalid, sphere=sphere_columns(run))
     log_density, error = scores(flow, rows)
     names, values = ["log_density", "reconstruction_error"], [log_density, error]
     calibration = run / _CALIBRATION
@@ -75,4 +89,4 @@ def write_calibration(flow: RectangularFlow, validation: Rows, run: Path) -> Non
     save_tensors(run / _CALIBRATION, kept)
 
 
-__all__ = ["sample_command", "score_command", "scores", "write_calibration"]
+__all__ = ["OffSphereWarning", "sample_command", "score_command", "scores", "write_calibration"]

@@ -1,4 +1,4 @@
-"""Numbers out of a pickled pandas DataFrame, without running anything that the file asks for, and without pandas.
+"""Numbers out of a pickled DataFrame or dictionary, without running anything that the file asks for, and without pandas.
 
 A pickle is a program: it names functions and has them called. Here every name it may use stands for an inert record
 that remembers what it was called with, every other name is an error, and only afterwards are column names and blocks
@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 import pickle
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ _ALLOWED = {
     "_codecs": {"encode"},
     "copyreg": {"_reconstructor"},
 }
+_T = TypeVar("_T")
 _RENAMED = {"__builtin__": "builtins", "copy_reg": "copyreg"}  # Python 2
 
 
@@ -97,22 +98,52 @@ def read_frame(source: str | Path | BinaryIO) -> tuple[tuple[str, ...], Array]:
         DataError: the file is no such frame, or asks for anything that such a frame does not need. Nothing that the
             file names is imported or called.
     """
+    return _read(source, _frame, "DataFrame of numbers")
+
+
+def read_arrays(source: str | Path | BinaryIO) -> dict[str, Array]:
+    """The arrays of numbers, and the lists of whole numbers, of a pickled dictionary; its other values are left out.
+
+    Args:
+        source: a file name, or an open binary file.
+
+    Raises:
+        DataError: as for :func:`read_frame`.
+    """
+    return _read(source, _arrays, "dictionary of arrays")
+
+
+def _read(source: str | Path | BinaryIO, make: Callable[[Any], _T], what: str) -> _T:
     if isinstance(source, (str, Path)):
         with open(existing_file(Path(source)), "rb") as file:
-            return read_frame(file)
+            return _read(file, make, what)
     name = getattr(source, "name", "the pickle")
     try:
         # latin1 keeps the bytes of Python 2's strings, in which it wrote its numbers
-        return _frame(_Unpickler(source, encoding="latin1").load())
+        return make(_Unpickler(source, encoding="latin1").load())
     except DataError as error:
         raise DataError(
-            f"Expected a pickled DataFrame of numbers in '{name}', which {error}. It was not opened any further; "
+            f"Expected a pickled {what} in '{name}', which {error}. It was not opened any further; "
             "get the file from its publisher again."
         ) from error
     except Exception as error:  # whatever a damaged file leads to
         raise DataError(
-            f"Expected a pickled DataFrame of numbers in '{name}'; it cannot be read ({type(error).__name__}: {error})."
+            f"Expected a pickled {what} in '{name}'; it cannot be read ({type(error).__name__}: {error})."
         ) from error
+
+
+def _arrays(root: Any) -> dict[str, Array]:
+    if not isinstance(root, dict):
+        raise DataError(f"holds {_kind(root)} instead")
+    found = {}
+    for key, value in root.items():
+        # Python 2's keys are bytes when Python 3 saves them again
+        name = _bytes(key).decode("latin1") if isinstance(key, bytes) or _is(key, "encode") else str(key)
+        if isinstance(value, _Record) and not _is(value, "encode"):  # which is text
+            found[name] = _array(value)
+        elif isinstance(value, list) and all(type(item) is int for item in value):
+            found[name] = np.array(value, dtype=np.int64)
+    return found
 
 
 def _is(thing: Any, *names: str) -> bool:
@@ -258,4 +289,4 @@ def _kind(thing: Any) -> str:
     return f"a '{thing.name}'" if isinstance(thing, _Record) else f"a '{type(thing).__name__}'"
 
 
-__all__ = ["read_frame"]
+__all__ = ["read_arrays", "read_frame"]

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from .dimension import Dimensions, estimate_dimension
     from .frechet import fid_like, frechet_distance
     from .geometry import CircleFit, circle_fit
+    from .image_quality import ImageQuality, compare_images, fid, kid, precision_recall
+    from .inception import features, find_inception, load_inception
     from .out_of_distribution import CombinedScore, Detection, detect
     from .two_sample import Compared, classifier_two_sample, compare, sliced_wasserstein
 
@@ -19,13 +21,21 @@ _HOMES = {
     "Compared": ".two_sample",
     "Detection": ".out_of_distribution",
     "Dimensions": ".dimension",
+    "ImageQuality": ".image_quality",
     "circle_fit": ".geometry",
     "classifier_two_sample": ".two_sample",
     "compare": ".two_sample",
+    "compare_images": ".image_quality",
     "detect": ".out_of_distribution",
     "estimate_dimension": ".dimension",
+    "features": ".inception",
+    "fid": ".image_quality",
     "fid_like": ".frechet",
+    "find_inception": ".inception",
     "frechet_distance": ".frechet",
+    "kid": ".image_quality",
+    "load_inception": ".inception",
+    "precision_recall": ".image_quality",
     "sliced_wasserstein": ".two_sample",
 }
 __getattr__, __dir__ = lazy(__name__, _HOMES)
@@ -36,12 +46,20 @@ __all__ = [
     "Compared",
     "Detection",
     "Dimensions",
+    "ImageQuality",
     "circle_fit",
     "classifier_two_sample",
     "compare",
+    "compare_images",
     "detect",
     "estimate_dimension",
+    "features",
+    "fid",
     "fid_like",
+    "find_inception",
     "frechet_distance",
+    "kid",
+    "load_inception",
+    "precision_recall",
     "sliced_wasserstein",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
@@ -63,6 +63,9 @@ class VolumeSettings:
         return cls(type(volume).__name__)  # type: ignore[arg-type]
 
 
+_AUTO_STEPS, _AUTO_EPOCHS, _AUTO_ROWS = 4_000, 500, 50_000
+
+
 def _exact() -> Exact:
     from ..volume import Exact
 
@@ -82,7 +85,10 @@ class TrainingConfig:
         beta: weight of the squared reconstruction error, summed over dimensions; where it starts if target_error is set.
         target_error: mean squared reconstruction error to meet; beta then adapts by dual ascent until it is met.
         dual_rate: speed of that adaptation: the largest relative change of beta in a step.
-        epochs: passes over the training data (for "two-step" one pass of each kind).
+        epochs: passes over the training data (for "two-step" one pass of each kind); "auto": by the number of rows, as many
+            as make some 4,000 steps, and 500 at the most.
+        epoch_rows: rows that make an epoch, drawn anew for each, so that a large table is validated more than once a
+            pass; none: all of them, or 50,000 at the most where epochs is "auto".
         batch_size: rows a step.
         optimiser: "adam" or "adamw".
         weight_decay: of adamw.
@@ -111,7 +117,8 @@ class TrainingConfig:
     beta: float = 50.0
     target_error: float | None = None
     dual_rate: float = 0.02
-    epochs: int = 100
+    epochs: int | Literal["auto"] = 100
+    epoch_rows: int | None = None
     batch_size: int = 500
     optimiser: Optimiser = "adam"
     weight_decay: float = 0.0
@@ -150,14 +157,17 @@ class TrainingConfig:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"expected {name} among {', '.join(map(str, allowed))}; got {getattr(self, name)!r}")
-        counts = ("epochs", "batch_size", "evaluate_every", "validation_rows")
-        positive = ("beta", "dual_rate", "learning_rate", "memory", *counts)
-        optional = ("target_error", "clip", "patience")
+        counts: tuple[str, ...] = ("batch_size", "evaluate_every", "validation_rows")
+        positive: tuple[str, ...] = ("beta", "dual_rate", "learning_rate", "memory", *counts)
+        optional = ("target_error", "clip", "patience", "epoch_rows")
+        if self.epochs != "auto":
+            counts = ("epochs", *counts)
+            positive = ("epochs", *positive)
         for name in (*positive, *(n for n in optional if getattr(self, n) is not None)):
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"expected a positive {name}; got {value}")
-        for name in (*counts, "seed", "patience"):
+        for name in (*counts, "seed", "patience", "epoch_rows"):
             value = getattr(self, name)
             if value is not None and value != int(value):
                 raise ValueError(f"expected a whole number as {name}; got {value}")
@@ -174,6 +184,26 @@ class TrainingConfig:
             raise ValueError(f"expected 0 < ema < 1; got {self.ema}")
         if self.method == "two-step" and self.target_error is not None:
             raise ValueError("target_error balances two terms that the two-step method never adds; use method='ml'")
+
+    @property
+    def whole_epochs(self) -> int:
+        """``epochs`` where it is a number, as it is once the rows are known: see :meth:`for_rows`."""
+        if isinstance(self.epochs, str):
+            raise ValueError("epochs='auto' is decided by the number of rows: config.for_rows(rows)")
+        return self.epochs
+
+    def for_rows(self, rows: int) -> TrainingConfig:
+        """These settings for so many rows to train on, with what is "auto" decided.
+
+        Example:
+            >>> [TrainingConfig(epochs="auto").for_rows(n).epochs for n in (1_000, 20_000, 1_000_000)]
+            [500, 100, 40]
+        """
+        if self.epochs != "auto":
+            return self
+        epoch_rows = self.epoch_rows or (_AUTO_ROWS if rows > _AUTO_ROWS else None)
+        steps = math.ceil(min(rows, epoch_rows or rows) / self.batch_size)
+        return replace(self, epochs=min(_AUTO_EPOCHS, math.ceil(_AUTO_STEPS / steps)), epoch_rows=epoch_rows)
 
     def settings(self) -> dict[str, Any]:
         """Every setting as a plain value, the volume's beside the others."""

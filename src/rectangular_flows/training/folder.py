@@ -23,7 +23,7 @@ from .run import Epoch
 CONFIG, HISTORY, TABLE, CHECKPOINT = "config.toml", "metrics.jsonl", "metrics.csv", "checkpoint"
 FAILURE = "failure.txt"
 # made from a model, and gone with it
-DERIVED = (FAILURE, "calibration.safetensors", "evaluation.json", "report.html", "circle.json")
+DERIVED = (FAILURE, "calibration.safetensors", "evaluation.json", "report.html", "circle.json", "tabular.json")
 
 
 class RunFolder:

@@ -89,6 +89,7 @@ def fit(
         flow.to(world.device, None if config.dtype is None else getattr(torch, config.dtype)).train()
         dtype = next((p.dtype for p in flow.parameters()), torch.float32)
         train, rest = split(data, validation, flow.data_shape, config.seed)
+        config = config.for_rows(len(train))
         held_out = take(rest, slice(config.validation_rows), world.device, dtype)
         loop = _Loop(flow, train, held_out, config, world, chosen, None if out is None else Path(out), facts or {})
         loop.open({**config.settings(), **(settings or {})}, resume, overwrite)
@@ -117,14 +118,15 @@ class _Loop:
         self.optimiser = make_optimiser(self.parameters, config)
         self.average = Average(flow, config.ema)
         self.passes = _PASSES[config.method]
-        self.batches = math.ceil(len(train) / config.batch_size)
+        self.epoch_rows = min(len(train), config.epoch_rows or len(train))
+        self.batches = math.ceil(self.epoch_rows / config.batch_size)
         self.steps_per_epoch = self.batches * len(self.passes)
         self.annealed = math.ceil(annealing(config, self.steps_per_epoch)[1])
         first = take(train, slice(8), held_out.device, held_out.dtype)
         self.rows_at_once = rows_within(self.objective, first, config.memory, self.passes[-1])
         self.run = Run(flow, config, folder=out)
         self.folder = None if out is None else RunFolder(out)
-        self.progress = self.run.progress = Progress(config.beta, steps=self.steps_per_epoch * config.epochs)
+        self.progress = self.run.progress = Progress(config.beta, steps=self.steps_per_epoch * config.whole_epochs)
         self.started = self.saved = time.perf_counter()
 
     def open(self, settings: Mapping[str, Any], resume: bool, overwrite: bool) -> None:
@@ -143,8 +145,8 @@ class _Loop:
             self.folder.checkpoint, self.flow, self.optimiser, self.average
         )
         self.run.progress = self.progress
-        self.progress.steps = self.steps_per_epoch * self.config.epochs
-        if self.progress.epoch < self.config.epochs and self.progress.finished == _DONE:
+        self.progress.steps = self.steps_per_epoch * self.config.whole_epochs
+        if self.progress.epoch < self.config.whole_epochs and self.progress.finished == _DONE:
             self.progress.finished = ""  # more epochs than before were asked for
         self.run.history = [line for line in read_history(self.folder.path) if line.epoch <= self.progress.epoch]
         self.started -= self.progress.seconds
@@ -159,7 +161,7 @@ class _Loop:
             while not progress.finished:
                 while progress.turn < len(self.passes):
                     order = shuffled(len(self.train), config.seed, progress.epoch, progress.turn)
-                    batches = order.split(config.batch_size)
+                    batches = order[: self.epoch_rows].split(config.batch_size)
                     while progress.batch < self.batches:
                         done = False
                         if not self.world.any(signals.requested):
@@ -176,7 +178,7 @@ class _Loop:
                     progress.turn, progress.batch = progress.turn + 1, 0
 
                 epoch = progress.epoch + 1
-                if epoch % config.evaluate_every == 0 or epoch == config.epochs:
+                if epoch % config.evaluate_every == 0 or epoch == config.whole_epochs:
                     values = None
                     stop = self.world.any(signals.requested)
                     with self.average.in_place():
@@ -189,7 +191,7 @@ class _Loop:
                     if on_epoch is not None and self.world.first:
                         on_epoch(run)
                 progress.epoch, progress.turn = epoch, 0
-                if epoch == config.epochs:
+                if epoch == config.whole_epochs:
                     progress.finished = progress.finished or _DONE
                 if progress.finished or time.perf_counter() - self.saved > _SECONDS_BETWEEN_CHECKPOINTS:
                     self._save()
@@ -303,7 +305,7 @@ class _Loop:
 
     def _stop(self, signals: StopSignals) -> None:
         self._save()
-        where = f"epoch {self.progress.epoch + 1} of {self.config.epochs}, step {self.progress.step}"
+        where = f"epoch {self.progress.epoch + 1} of {self.config.whole_epochs}, step {self.progress.step}"
         how = f"rnf fit --resume {self.run.folder}"
         raise Interrupted(f"stopped in {where}; everything is saved. Go on with: {how}", signals.number or 2)
 

@@ -42,7 +42,7 @@ def learning_rate(config: TrainingConfig, epoch: float) -> float:
         return config.learning_rate * epoch / config.warm_up
     if config.schedule == "constant":
         return config.learning_rate
-    progress = min(1.0, (epoch - config.warm_up) / max(config.epochs - config.warm_up, 1e-9))
+    progress = min(1.0, (epoch - config.warm_up) / max(config.whole_epochs - config.warm_up, 1e-9))
     if config.schedule == "cosine":
         return config.learning_rate * _cosine(1, 0, progress)
     if progress < _RISE:

@@ -1,0 +1,52 @@
+"""Street-view house numbers: two MATLAB files (Netzer et al., 2011; http://ufldl.stanford.edu/housenumbers/)."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ._files import DataError, MissingFileError
+from ._image_parts import Part, Parts, part
+
+FILES = {"train": "train_32x32.mat", "test": "test_32x32.mat"}
+
+
+def read_svhn(folder: Path, advice: str) -> Parts:
+    """Both parts; the digit 0, which the files call 10, is label 0."""
+    lacking = [name for name in FILES.values() if not (folder / name).is_file()]
+    if lacking:
+        raise MissingFileError(f"Expected {' and '.join(map(repr, lacking))} in '{folder}'.{advice}")
+    parts = {which: _read(folder / name) for which, name in FILES.items()}
+    return Parts(parts["train"], test=parts["test"], classes=tuple("0123456789"))
+
+
+def _read(file: Path) -> Part:
+    loadmat: Any = importlib.import_module("scipy.io").loadmat  # slow to import, and for this set only
+
+    try:
+        content = loadmat(file, variable_names=["X", "y"])
+    except NotImplementedError as error:  # version 7.3, which is HDF5
+        raise DataError(
+            f"Expected a MATLAB file of version 7 or older in '{file}'; got version 7.3. Save it with "
+            "save(…, '-v7'), or get the published file."
+        ) from error
+    except Exception as error:  # whatever a damaged file leads to
+        raise DataError(
+            f"Expected a MATLAB file; '{file}' cannot be read ({type(error).__name__}: {error}). Get it again."
+        ) from error
+    images, labels = content.get("X"), content.get("y")
+    if images is None or labels is None:
+        names = [name for name in content if not name.startswith("__")]
+        raise DataError(f"Expected variables X and y in '{file}'; got {', '.join(names) or 'neither'}.")
+    if images.dtype != np.uint8 or images.ndim != 4 or images.shape[2] != 3:
+        raise DataError(
+            f"Expected X as (height, width, 3, N) of uint8 in '{file}'; got {images.shape} of {images.dtype}."
+        )
+    pixels, digits = part(images.transpose(3, 2, 0, 1), labels, file, 11)
+    return np.ascontiguousarray(pixels), None if digits is None else digits % 10
+
+
+__all__ = ["FILES", "read_svhn"]

@@ -1,0 +1,628 @@
+import gzip
+import json
+import os
+import pickle
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from scipy.io import savemat
+
+from rectangular_flows.data import DataError, load_images
+from rectangular_flows.data._cifar import CLASSES
+from rectangular_flows.data._files import MissingFileError
+from rectangular_flows.data._idx import read_idx
+from rectangular_flows.data.registry import DATASETS
+
+from .test_safe_pickle import Call, Name, array, hostile, python2, target  # noqa: F401
+
+REAL = Path(os.environ.get("RNF_DATA", Path(__file__).parents[3] / "shared" / "data"))
+SAMPLES = Path(__file__).parent / "samples"
+
+
+def pixels(*shape, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
+
+
+def digits(count, seed=1):
+    return np.random.default_rng(seed).integers(0, 10, count)
+
+
+def idx(values):
+    return bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape) + values.tobytes()
+
+
+def put(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+    return path
+
+
+def put_idx(folder, *, packed=False, shape=(28, 28), labels=True):
+    """A small set in the format of MNIST; its images and labels."""
+    made = {}
+    for part, stem, count in (("train", "train", 40), ("test", "t10k", 7)):
+        made[part] = pixels(count, *shape, seed=count), digits(count).astype(np.uint8)
+        for values, what in zip(made[part], ("images-idx3", "labels-idx1"), strict=True):
+            if what == "images-idx3" or labels:
+                content = idx(values)
+                name = f"{stem}-{what}-ubyte" + ".gz" * packed
+                put(folder / name, gzip.compress(content) if packed else content)
+    return made
+
+
+def rows_of(images):
+    return {image.tobytes() for image in images}
+
+
+# --- splitting ---------------------------------------------------------------------------------------------------------
+
+
+def test_validation_images_come_out_of_the_training_images_by_seed(tmp_path):
+    made = put_idx(tmp_path / "mnist")
+    splits = load_images("mnist", tmp_path)
+    assert (len(splits.train), len(splits.validation), len(splits.test)) == (36, 4, 7)
+    np.testing.assert_array_equal(splits.test[:, 0], made["test"][0])
+    np.testing.assert_array_equal(splits.test_labels, made["test"][1])
+    whole = made["train"][0]
+    assert rows_of(splits.train) | rows_of(splits.validation) == rows_of(whole)
+    assert not rows_of(splits.train) & rows_of(splits.validation)
+    label_of = {image.tobytes(): label for image, label in zip(*made["train"], strict=True)}
+    for images, labels in ((splits.train, splits.train_labels), (splits.validation, splits.validation_labels)):
+        assert [label_of[image.tobytes()] for image in images] == labels.tolist()
+        assert images.dtype == np.uint8
+        assert labels.dtype == np.int64
+    again, other = load_images("mnist", tmp_path), load_images("mnist", tmp_path, seed=1)
+    np.testing.assert_array_equal(again.validation, splits.validation)
+    assert rows_of(other.validation) != rows_of(splits.validation)
+    np.testing.assert_array_equal(other.test, splits.test)
+
+
+def test_fractions(tmp_path):
+    put_idx(tmp_path / "mnist")
+    assert len(load_images("mnist", tmp_path, validation_fraction=0.5).validation) == 20
+    assert load_images("mnist", tmp_path, validation_fraction=0).validation.shape == (0, 1, 28, 28)
+    np.save(tmp_path / "a.npy", pixels(50, 8, 8))
+    splits = load_images(tmp_path / "a.npy", validation_fraction=0.2, test_fraction=0.3)
+    assert (len(splits.train), len(splits.validation), len(splits.test)) == (25, 10, 15)
+    with pytest.raises(DataError, match="fraction"):
+        load_images("mnist", tmp_path, validation_fraction=1)
+
+
+# --- MNIST's format ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "fmnist", "MNIST"])
+def test_idx(tmp_path, packed, name):
+    folder = "mnist" if name.lower() == "mnist" else "fashion-mnist"
+    put_idx(tmp_path / folder, packed=packed)
+    splits = load_images(name, tmp_path)
+    assert splits.name == folder
+    assert splits.shape == (1, 28, 28)
+    assert len(splits.classes) == 10
+    assert splits.note == (
+        "These files are not the published ones: 60,000 images to train on and 10,000 to test were published; here are "
+        "40 and 7."
+    )
+
+
+def test_gzip_is_told_by_content_and_names_may_have_a_dot(tmp_path):
+    made = put_idx(tmp_path, packed=True)
+    (tmp_path / "t10k-images-idx3-ubyte.gz").rename(tmp_path / "t10k-images.idx3-ubyte")
+    np.testing.assert_array_equal(load_images(tmp_path).test[:, 0], made["test"][0])
+
+
+def test_idx_without_labels(tmp_path):
+    put_idx(tmp_path, labels=False)
+    splits = load_images(tmp_path)
+    assert splits.train_labels is None
+    assert "No labels" in splits.note
+
+
+def test_idx_of_another_size_is_read_by_path_but_is_not_mnist(tmp_path):
+    put_idx(tmp_path / "mnist", shape=(8, 6))
+    assert load_images(tmp_path / "mnist").shape == (1, 8, 6)
+    with pytest.raises(DataError, match=r"Expected images of 1×28×28 for mnist; .* are 1×8×6"):
+        load_images("mnist", tmp_path)
+
+
+GOOD = idx(pixels(3, 4, 5))
+
+
+HUGE = b"\0\0\x08\x03" + b"\xff" * 12 + bytes(100)  # memory for what it says must not be asked for
+DAMAGED = {
+    "cut off": (GOOD[:-1], r"Expected 60 values .* 3×4×5; got 59"),
+    "too long": (GOOD + b"x", "got more"),
+    "floats": (b"\0\0\x0d\x03" + GOOD[4:], "begins with 00000d03"),
+    "one dimension": (idx(pixels(60)), "begins with 00000801"),
+    "two bytes": (b"\0\0", "begins with 0000"),
+    "nothing": (b"", "begins with nothing"),
+    "zip": (b"PK\x03\x04" + bytes(20), "Is it another file"),
+    "huge": (HUGE, "got fewer"),
+    "huge, gzip": (gzip.compress(HUGE), "got fewer"),
+    "gzip, cut off": (gzip.compress(GOOD)[:-9], "cannot be read"),
+    "gzip, damaged": (gzip.compress(GOOD)[:10] + b"\xff" * 40, "cannot be read"),
+    "gzip, wrong sum": (gzip.compress(GOOD)[:-8] + bytes(8), "cannot be read"),
+    "gzip, hardly": (b"\x1f\x8b nonsense", "cannot be read"),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGED)
+def test_damaged_idx(tmp_path, case):
+    content, message = DAMAGED[case]
+    with pytest.raises(DataError, match=message):
+        read_idx(put(tmp_path / "f", content), 3)
+
+
+def test_labels_must_fit(tmp_path):
+    put_idx(tmp_path / "mnist")
+    file = tmp_path / "mnist" / "t10k-labels-idx1-ubyte"
+    file.write_bytes(idx(np.zeros(8, np.uint8)))
+    with pytest.raises(DataError, match="7 images and 8 labels"):
+        load_images("mnist", tmp_path)
+    file.write_bytes(idx(np.full(7, 10, np.uint8)))
+    with pytest.raises(DataError, match=r"Expected labels from 0 to 9 .* got 10 to 10"):
+        load_images("mnist", tmp_path)
+
+
+def test_missing_files_say_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.setenv("RNF_DATA", str(tmp_path))
+    for name in ("mnist", "cifar10", "svhn"):
+        with pytest.raises(MissingFileError, match=f"rnf data get {name}.*RNF_DATA"):
+            load_images(name)
+        (tmp_path / name).mkdir()
+        with pytest.raises(FileNotFoundError, match=f"rnf data get {name}.*RNF_DATA"):
+            load_images(name)
+    put_idx(tmp_path / "mnist")
+    (tmp_path / "mnist" / "t10k-images-idx3-ubyte").unlink()
+    with pytest.raises(MissingFileError, match="'t10k-images-idx3-ubyte' or the same"):
+        load_images("mnist")
+
+
+# --- CIFAR-10 ----------------------------------------------------------------------------------------------------------
+
+BATCHES = [f"data_batch_{i}" for i in range(1, 6)]
+
+
+def cifar_batches(count=4):
+    return {
+        name: (pixels(count, 3, 32, 32, seed=i), digits(count, i)) for i, name in enumerate([*BATCHES, "test_batch"])
+    }
+
+
+def put_cifar(folder, layout):
+    made = cifar_batches()
+    for name, (images, labels) in made.items():
+        flat = images.reshape(len(images), -1)
+        if layout == "binary":
+            put(folder / f"{name}.bin", np.column_stack([labels.astype(np.uint8), flat]).tobytes())
+        elif layout == "python 2":  # as published
+            batch = {
+                "batch_label": b"b",
+                "labels": labels.tolist(),
+                "data": array(flat, "u1", "|"),
+                "filenames": [b"a.png"],
+            }
+            put(folder / name, python2(batch).getvalue())
+        elif layout.startswith("python 3"):
+            batch = {b"data": flat, b"labels": labels.tolist(), b"filenames": [b"a.png"], b"batch_label": b"b"}
+            put(folder / name, pickle.dumps(batch, protocol=int(layout[-1])))
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(images.transpose(0, 2, 3, 1).reshape(len(images), 1024, 3)).save(folder / f"{name}.png")
+    if layout == "PNG":
+        train = np.concatenate([made[name][1] for name in BATCHES])
+        put(folder / "train_lables.json", json.dumps(train.tolist()).encode())
+        put(folder / "test_lables.json", json.dumps(made["test_batch"][1].tolist()).encode())
+    return made
+
+
+@pytest.mark.parametrize("layout", ["binary", "PNG", "python 2", *(f"python 3, protocol {p}" for p in range(6))])
+def test_cifar_is_the_same_from_every_layout(tmp_path, layout):
+    made = put_cifar(tmp_path / "cifar10", layout)
+    splits = load_images("cifar10", tmp_path, validation_fraction=0)
+    np.testing.assert_array_equal(splits.train, np.concatenate([made[name][0] for name in BATCHES]))
+    np.testing.assert_array_equal(splits.train_labels, np.concatenate([made[name][1] for name in BATCHES]))
+    np.testing.assert_array_equal(splits.test, made["test_batch"][0])
+    np.testing.assert_array_equal(splits.test_labels, made["test_batch"][1])
+    assert splits.classes == CLASSES
+    assert splits.train.flags.c_contiguous
+
+
+def test_cifar_layouts_are_found(tmp_path):
+    put_cifar(tmp_path / "a" / "cifar-10-batches-py", "python 2")
+    assert load_images(tmp_path / "a").shape == (3, 32, 32)
+    put_cifar(tmp_path / "b", "binary")
+    put_cifar(tmp_path / "b", "PNG")
+    (tmp_path / "b" / "data_batch_3.bin").unlink()  # the other layout is whole
+    assert len(load_images(tmp_path / "b").test) == 4
+    (tmp_path / "b" / "test_batch.png").unlink()
+    (tmp_path / "b" / "data_batch_1.png").unlink()
+    with pytest.raises(
+        MissingFileError, match=r"all 6 files of CIFAR-10 in the binary layout .* lacks 'data_batch_3.bin'"
+    ):
+        load_images(tmp_path / "b")
+
+
+def test_png_labels(tmp_path):
+    put_cifar(tmp_path, "PNG")
+    (tmp_path / "train_lables.json").rename(tmp_path / "train_labels.json")
+    (tmp_path / "test_lables.json").unlink()
+    splits = load_images(tmp_path)
+    assert splits.train_labels is not None
+    assert splits.test_labels is None
+    assert "'test_lables.json'" in splits.note
+    for content in (b"{}", b"[1, 2.5]", b"[1, -1]", b"[" * 100_000, b"\xff", b"[99999999999999999999]", b"[true]"):
+        put(tmp_path / "test_lables.json", content)
+        with pytest.raises(DataError, match="Expected a list of labels"):
+            load_images(tmp_path)
+    put(tmp_path / "test_lables.json", b"[1]")
+    with pytest.raises(DataError, match="4 images and 1 labels"):
+        load_images(tmp_path)
+
+
+def test_damaged_cifar(tmp_path):
+    put_cifar(tmp_path, "binary")
+    file = tmp_path / "data_batch_2.bin"
+    whole = file.read_bytes()
+    for content in (whole[:-1], b""):
+        file.write_bytes(content)
+        with pytest.raises(DataError, match="images of 3,073 bytes each"):
+            load_images(tmp_path)
+    file.write_bytes(b"\x0b" + whole[1:])
+    with pytest.raises(DataError, match="labels from 0 to 9"):
+        load_images(tmp_path)
+    file.unlink()
+    put_cifar(tmp_path, "PNG")
+    for bad in (pixels(4, 1023, 3), pixels(4, 1024)):
+        Image.fromarray(bad).save(tmp_path / "test_batch.png")
+        with pytest.raises(DataError, match="1024 pixels wide"):
+            load_images(tmp_path)
+    put(tmp_path / "test_batch.png", b"no picture")
+    with pytest.raises(DataError, match=r"test_batch\.png' cannot be read: not a picture"):
+        load_images(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ({"labels": [1]}, "Expected 'data' and 'labels'"),
+        ({"data": pixels(4, 3072)}, "Expected 'data' and 'labels'"),
+        ({"data": pixels(4, 3071), "labels": [1] * 4}, r"Expected data \(N, 3072\)"),
+        ({"data": pixels(4, 3072).astype(np.int64), "labels": [1] * 4}, "of uint8"),
+        ({"data": pixels(4, 3072), "labels": [1] * 3}, "images and"),
+        ({"data": pixels(4, 3072), "labels": [2**70] * 4}, "OverflowError"),
+        ([1, 2], "holds a 'list' instead"),
+    ],
+)
+def test_damaged_python_batches(tmp_path, batch, message):
+    put_cifar(tmp_path, "python 2")
+    put(tmp_path / "data_batch_4", pickle.dumps(batch))
+    with pytest.raises(DataError, match=message):
+        load_images(tmp_path)
+
+
+@pytest.mark.parametrize("case", [name for name, _ in hostile("x")])
+def test_hostile_batches_do_nothing(tmp_path, case, target):  # noqa: F811
+    folder = tmp_path / "cifar10"
+    put_cifar(folder, "python 2")
+    put(folder / "data_batch_4", dict(hostile(target))[case])
+    with pytest.raises(DataError):
+        load_images("cifar10", tmp_path)
+
+
+def test_hostile_beside_good_arrays(tmp_path, target):  # noqa: F811
+    put_cifar(tmp_path, "python 2")
+    good = {"data": array(pixels(4, 3072), "u1", "|"), "labels": [0] * 4}
+    bad = {**good, "more": Call(Name("posix", "system"), (f"touch {target}",))}
+    put(tmp_path / "data_batch_4", python2(bad).getvalue())
+    with pytest.raises(DataError, match=r"asks for 'posix\.system'"):
+        load_images(tmp_path)
+
+
+# --- SVHN --------------------------------------------------------------------------------------------------------------
+
+
+def put_svhn(folder):
+    folder.mkdir(exist_ok=True)
+    made = {}
+    for part, count in (("train", 30), ("test", 12)):
+        images, labels = pixels(count, 3, 32, 32, seed=count), 1 + digits(count)
+        made[part] = images, labels % 10
+        content = {"X": images.transpose(2, 3, 1, 0), "y": labels[:, None].astype(np.uint8)}
+        savemat(folder / f"{part}_32x32.mat", content, do_compression=part == "train")
+    return made
+
+
+def test_svhn(tmp_path):
+    made = put_svhn(tmp_path / "svhn")
+    splits = load_images("svhn", tmp_path, validation_fraction=0)
+    for part in ("train", "test"):
+        images, labels = made[part]
+        np.testing.assert_array_equal(getattr(splits, part), images)
+        np.testing.assert_array_equal(getattr(splits, f"{part}_labels"), labels)
+    assert (made["train"][1] == 0).any()
+    assert load_images(tmp_path / "svhn").shape == (3, 32, 32)
+
+
+def test_damaged_svhn(tmp_path):
+    put_svhn(tmp_path)
+    file = tmp_path / "test_32x32.mat"
+    whole = file.read_bytes()
+    bad = [
+        (whole[:2000], "cannot be read"),
+        (b"nothing of the kind", "cannot be read"),
+        (b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM" + bytes(100), "version 7.3"),
+    ]
+    for content, message in bad:
+        file.write_bytes(content)
+        with pytest.raises(DataError, match=message):
+            load_images(tmp_path)
+    for content, message in (
+        ({"X": pixels(32, 32, 3, 4)}, "Expected variables X and y"),
+        ({"X": pixels(32, 32, 4), "y": pixels(4)}, r"Expected X as \(height, width, 3, N\)"),
+        ({"X": pixels(32, 32, 3, 4) / 255, "y": digits(4)}, "got .* of float64"),
+        ({"X": pixels(32, 32, 3, 4), "y": np.full((4, 1), 11)}, "labels from 0 to 10"),
+        ({"X": pixels(32, 32, 3, 4), "y": np.full((4, 1), 0.5)}, "type float64"),
+    ):
+        savemat(file, content)
+        with pytest.raises(DataError, match=message):
+            load_images(tmp_path)
+    file.unlink()
+    with pytest.raises(MissingFileError, match=r"Expected 'test_32x32\.mat' in"):
+        load_images(tmp_path)
+
+
+# --- folders -----------------------------------------------------------------------------------------------------------
+
+
+def put_picture(path, values, **options):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(values).save(path, **options)
+
+
+def test_a_folder_of_classes_in_the_order_of_names(tmp_path):
+    images = pixels(6, 5, 7, 3)
+    for name, image in zip(
+        ("b/2.png", "a/9.bmp", "b/10.png", "a/deep/1.ppm", "a/1.png", "c/x.tif"), images, strict=True
+    ):
+        put_picture(tmp_path / name, image)
+    put(tmp_path / ".hidden" / "x.png", b"no picture")
+    put(tmp_path / "a" / ".y.png", b"no picture")
+    put(tmp_path / "a" / "notes.txt", b"text")
+    splits = load_images(tmp_path, validation_fraction=0, test_fraction=0)
+    order = [4, 1, 3, 2, 0, 5]  # a/1, a/9, a/deep/1, b/10, b/2, c/x
+    np.testing.assert_array_equal(splits.train, images[order].transpose(0, 3, 1, 2))
+    assert splits.train_labels.tolist() == [0, 0, 0, 1, 1, 2]
+    assert splits.classes == ("a", "b", "c")
+    assert splits.note == "1 files that are no pictures were passed over."
+    assert splits.test.shape == (0, 3, 5, 7)
+
+
+def test_a_flat_folder_has_no_labels_and_is_split(tmp_path):
+    for i, image in enumerate(pixels(20, 4, 4)):
+        put_picture(tmp_path / f"{i:02}.png", image)
+    splits = load_images(str(tmp_path))
+    assert (splits.train.shape, len(splits.validation), len(splits.test)) == ((16, 1, 4, 4), 2, 2)
+    assert splits.train_labels is splits.test_labels is None
+    assert splits.name == str(tmp_path)
+
+
+def test_parts_in_folders(tmp_path):
+    for name in ("train/a/1.png", "train/b/1.png", "test/b/1.png", "val/a/1.png", "train/b/2.png"):
+        put_picture(tmp_path / name, pixels(4, 4))
+    splits = load_images(tmp_path)
+    assert (len(splits.train), len(splits.validation), len(splits.test)) == (3, 1, 1)
+    assert (splits.train_labels.tolist(), splits.test_labels.tolist()) == ([0, 1, 1], [1])
+    put_picture(tmp_path / "other" / "1.png", pixels(4, 4))  # then they are classes like any other
+    assert load_images(tmp_path).classes == ("other", "test", "train", "val")
+
+
+def test_grey_and_colour(tmp_path):
+    grey, colour = pixels(4, 4), pixels(4, 4, 3)
+    put_picture(tmp_path / "a.png", grey)
+    Image.fromarray(grey > 127).save(tmp_path / "b.png")
+    splits = load_images(tmp_path, validation_fraction=0, test_fraction=0)
+    np.testing.assert_array_equal(splits.train[:, 0], [grey, 255 * (grey > 127)])
+    put_picture(tmp_path / "c.png", colour)
+    Image.fromarray(colour).convert("P").save(tmp_path / "d.gif")
+    Image.fromarray(np.dstack([colour, np.full((4, 4), 255, np.uint8)])).save(tmp_path / "e.png")
+    splits = load_images(tmp_path, validation_fraction=0, test_fraction=0)
+    assert splits.train.shape == (5, 3, 4, 4)
+    np.testing.assert_array_equal(splits.train[0], np.stack([grey] * 3))
+    np.testing.assert_array_equal(splits.train[[2, 4]], np.stack([colour.transpose(2, 0, 1)] * 2))
+    assert "all were read as RGB" in splits.note
+
+
+def test_sizes(tmp_path):
+    put_picture(tmp_path / "a.png", pixels(6, 4))
+    put_picture(tmp_path / "b.png", np.full((9, 12), 77, np.uint8))
+    with pytest.raises(DataError, match=r"got 6×4 \('.*a.png'\), 9×12 \('.*b.png'\) and 0 other.*size=\(6, 4\)"):
+        load_images(tmp_path)
+    splits = load_images(tmp_path, size=(3, 5), validation_fraction=0, test_fraction=0)
+    assert splits.train.shape == (2, 1, 3, 5)
+    assert (splits.train[1] == 77).all()
+    assert load_images(tmp_path, size=4, validation_fraction=0, test_fraction=0).shape == (1, 4, 4)
+    np.save(tmp_path / "a.npy", pixels(20, 8, 8))
+    with pytest.raises(DataError, match="size= is for folders"):
+        load_images(tmp_path / "a.npy", size=4)
+    with pytest.raises(DataError, match="size= is for folders"):
+        load_images("mnist", tmp_path, size=4)
+    for wrong in (0, (4, -1), (4,)):
+        with pytest.raises(DataError, match="Expected a size"):
+            load_images(tmp_path, size=wrong)
+
+
+def test_a_cameras_picture_is_turned(tmp_path):
+    values = pixels(4, 6)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # to be turned by a quarter, clockwise
+    put_picture(tmp_path / "a.png", values, exif=exif)
+    put_picture(tmp_path / "b.png", np.rot90(values, -1))
+    splits = load_images(tmp_path, validation_fraction=0, test_fraction=0)
+    np.testing.assert_array_equal(splits.train[0], splits.train[1])
+
+
+def test_pictures_that_cannot_be_used(tmp_path):
+    good = tmp_path / "a.png"
+    put_picture(good, pixels(20, 20))
+    whole = good.read_bytes()
+    bad = tmp_path / "b.png"
+    for content in (b"", b"x", whole[:60], whole[:-30], b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"):
+        put(bad, content)
+        with pytest.raises(DataError, match=r"b\.png' cannot be read"):
+            load_images(tmp_path)
+    Image.fromarray(pixels(20, 20).astype(np.uint16)).save(bad)
+    with pytest.raises(DataError, match="8 bits"):
+        load_images(tmp_path)
+    Image.fromarray(np.dstack([pixels(20, 20, 3), np.full((20, 20), 9, np.uint8)])).save(bad)
+    with pytest.raises(DataError, match="without transparency"):
+        load_images(tmp_path)
+    bad.unlink()
+    Image.fromarray(pixels(20, 20)).save(
+        tmp_path / "b.gif", save_all=True, append_images=[Image.fromarray(pixels(20, 20, seed=1))]
+    )
+    with pytest.raises(DataError, match="holds 2"):
+        load_images(tmp_path)
+
+
+def test_a_bomb_is_not_opened(tmp_path):
+    header = struct.pack(">II5B", 12_000, 12_000, 8, 0, 0, 0, 0)  # beyond what Pillow warns about
+    chunk = b"IHDR" + header
+    content = b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk))
+    put(tmp_path / "a.png", content + struct.pack(">I4s", 0, b"IDAT") + struct.pack(">I", zlib.crc32(b"IDAT")))
+    with pytest.raises(DataError, match="decompression bomb"):
+        load_images(tmp_path)
+
+
+def test_folders_that_are_no_sets(tmp_path):
+    with pytest.raises(DataError, match="there are none"):
+        load_images(tmp_path)
+    put_picture(tmp_path / "a.png", pixels(4, 4))
+    put_picture(tmp_path / "c" / "a.png", pixels(4, 4))
+    with pytest.raises(DataError, match="lie beside sub-folders"):
+        load_images(tmp_path)
+    with pytest.raises(DataError, match="Give the folder that holds it"):
+        load_images(tmp_path / "a.png")
+    put(tmp_path / "a.txt", b"text")
+    with pytest.raises(DataError, match=r"Expected a folder of pictures, or a \.npy"):
+        load_images(tmp_path / "a.txt")
+
+
+# --- arrays ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [((20, 8, 6), (1, 8, 6)), ((20, 8, 6, 3), (3, 8, 6)), ((20, 3, 8, 6), (3, 8, 6)), ((20, 8, 6, 1), (1, 8, 6))],
+)
+@pytest.mark.parametrize("suffix", ["npy", "npz"])
+def test_arrays(tmp_path, shape, expected, suffix):
+    values = pixels(*shape)
+    path = tmp_path / f"mine.{suffix}"
+    np.save(path, values) if suffix == "npy" else np.savez(path, anything=values)
+    splits = load_images(path, validation_fraction=0, test_fraction=0)
+    assert splits.shape == expected
+    wanted = values.reshape(20, 1, 8, 6) if expected[0] == 1 else values
+    if shape == (20, 8, 6, 3):
+        wanted = values.transpose(0, 3, 1, 2)
+    np.testing.assert_array_equal(splits.train, wanted)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        (pixels(20, 8), r"got shape \(20, 8\)"),
+        (pixels(20, 8, 3), "looks like one picture"),
+        (pixels(20, 3, 8, 3), r"C being 1 or 3"),
+        (pixels(20, 4, 8, 4), r"C being 1 or 3"),
+        (pixels(0, 8, 8), "got none"),
+        (pixels(20, 8, 8) / 255, r"got type float64.*255 \* array"),
+        (pixels(20, 8, 8).astype(np.int64), "got type int64.*astype"),
+        (pixels(20, 8, 8) > 127, "got type bool"),
+    ],
+)
+def test_arrays_that_are_no_images(tmp_path, values, message):
+    np.save(tmp_path / "a.npy", values)
+    with pytest.raises(DataError, match=message):
+        load_images(tmp_path / "a.npy")
+
+
+def test_archives(tmp_path):
+    path, train, test = tmp_path / "a.npz", pixels(20, 8, 8), pixels(5, 8, 8)
+    np.savez(path, x_train=train, y_train=digits(20), x_test=test, y_test=digits(5)[:, None])
+    splits = load_images(path)
+    np.testing.assert_array_equal(splits.test[:, 0], test)
+    np.testing.assert_array_equal(splits.test_labels, digits(5))
+    assert len(splits.validation) == 2
+    np.savez(path, train_images=train, val_images=test, test_images=test)
+    assert len(load_images(path).validation) == 5
+    np.savez(path, train=train, test=pixels(5, 8, 9))
+    with pytest.raises(DataError, match="one shape; got '1×8×8'"):
+        load_images(path)
+    np.savez(path, a=train, b=test)
+    with pytest.raises(DataError, match="'a \\(20, 8, 8\\)'"):
+        load_images(path)
+    np.savez(path, images=train, labels=digits(19))
+    with pytest.raises(DataError, match="20 images and 19 labels"):
+        load_images(path)
+    np.savez(path, images=train, labels=np.array([{}] * 20))
+    with pytest.raises(DataError, match="cannot be read"):  # a pickle inside
+        load_images(path)
+    for content, message in ((b"PK\x03\x04", "cannot be read"), (b"", "cannot be read")):
+        put(path, content)
+        with pytest.raises(DataError, match=message):
+            load_images(path)
+    with open(path, "wb") as file:
+        np.save(file, train)
+    with pytest.raises(DataError, match="Name it"):
+        load_images(path)
+
+
+def test_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(MissingFileError, match="Did you mean 'mnist'"):
+        load_images("mnits")
+    with pytest.raises(DataError, match="'power' is of kind 'table'"):
+        load_images("power")
+    put_picture(tmp_path / "power" / "1.png", pixels(4, 4))
+    assert load_images("power", validation_fraction=0, test_fraction=0).shape == (1, 4, 4)
+    put_idx(tmp_path / "mnist", shape=(8, 8))
+    assert load_images("./mnist").shape == (1, 8, 8)
+
+
+# --- the real ones -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist"])
+def test_samples(name):
+    splits = load_images(SAMPLES / f"{name}-300.npz")
+    assert splits.train.shape == (240, 1, 28, 28)
+    assert set(splits.train_labels.tolist()) == set(range(10))
+    if (REAL / name / "train-images-idx3-ubyte.gz").is_file():
+        with np.load(SAMPLES / f"{name}-300.npz") as sample:
+            whole = load_images(name, REAL, validation_fraction=0)
+            np.testing.assert_array_equal(whole.train[:300, 0], sample["images"])
+            np.testing.assert_array_equal(whole.train_labels[:300], sample["labels"])
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion-mnist", "cifar10", "svhn"])
+def test_the_published_files(name):
+    try:
+        splits = load_images(name, REAL)
+    except MissingFileError as error:
+        pytest.skip(str(error))
+    count, _, tested = DATASETS[name].rows
+    assert splits.note == ""
+    assert len(splits.train) + len(splits.validation) == count
+    assert (len(splits.validation), len(splits.test)) == (count // 10, tested)
+    counts = np.bincount(np.concatenate([splits.train_labels, splits.validation_labels]))
+    if name in ("fashion-mnist", "cifar10"):
+        assert counts.tolist() == [count // 10] * 10
+        assert np.bincount(splits.test_labels).tolist() == [tested // 10] * 10
+    if name == "mnist":
+        assert counts.tolist() == [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]

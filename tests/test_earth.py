@@ -1,0 +1,72 @@
+"""Latitudes and longitudes, from a file to a report."""
+
+import json
+
+import numpy as np
+import pytest
+
+from rectangular_flows.commands.report import plot_command, report_command
+from rectangular_flows.commands.score import OffSphereWarning, sample_command, score_command
+from rectangular_flows.data.sphere import to_degrees
+from rectangular_flows.data.tables import DataError, read_table
+from tests.test_cli import refused, run
+
+
+@pytest.fixture(scope="module")
+def earth(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("earth")
+    rows = np.random.default_rng(0).normal([1.0, 0.5, 0.3], 0.4, (400, 3))
+    places = to_degrees(rows)
+    lines = [f"{longitude!r},{latitude!r}" for latitude, longitude in places.tolist()]
+    (folder / "places.csv").write_text("\n".join(["# made up", "LONGITUDE,LATITUDE", *lines]))
+    bare = [f"{latitude!r},{longitude!r}" for latitude, longitude in places[:50].tolist()]
+    (folder / "bare.csv").write_text("\n".join(bare))
+    small = ["--epochs", 3, "--layers", 2, "--hidden", "16,16", "--latent-layers", 1, "--evaluate-every", 1]
+    done = run("fit", "places.csv", "--preset", "earth", *small, "--standardise", "--out", "run", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_what_is_recorded(earth):
+    config = (earth / "run" / "config.toml").read_text()
+    assert "sphere = true" in config
+    assert "latent_dim = 2" in config
+    assert "standardise = false" in config
+
+
+def test_scores_of_other_files(earth, tmp_path):
+    for name in ("bare", "places"):
+        score_command(earth / "run", str(earth / f"{name}.csv"), tmp_path / f"{name}.csv", False, False)
+    bare, places = (read_table(tmp_path / f"{name}.csv").values for name in ("bare", "places"))
+    np.testing.assert_allclose(bare, places[:50], rtol=1e-4, atol=1e-6)
+    (tmp_path / "xyz.csv").write_text("x,y,z\n1,0,0\n0,1,0\n")
+    with pytest.raises(DataError, match="'LATITUDE'"):
+        score_command(earth / "run", str(tmp_path / "xyz.csv"), tmp_path / "scores.csv", False, False)
+
+
+def test_samples_are_places(earth, tmp_path):
+    with pytest.warns(OffSphereWarning, match="from the unit sphere on average"):  # after three epochs
+        sample_command(earth / "run", 30, tmp_path / "samples.csv", 0)
+    samples = read_table(tmp_path / "samples.csv")
+    assert samples.columns == ("latitude", "longitude")
+    assert samples.values.shape == (30, 2)
+    assert (np.abs(samples.values) <= [90, 180]).all()
+
+
+def test_figures_pictures_and_report(earth):
+    report_command(earth / "run", None)
+    figures = json.loads((earth / "run" / "evaluation.json").read_text())
+    assert figures["sphere_uniform_log_density"] == pytest.approx(-np.log(4 * np.pi))
+    for name in ("log_density", "kernel_log_density", "kernel_degrees", "mass", "sample_distance"):
+        assert np.isfinite(figures[f"sphere_{name}"])
+    assert "per steradian" in (earth / "run" / "report.html").read_text()
+    plot_command(earth / "run")
+    assert (earth / "run" / "figures" / "earth.png").stat().st_size > 10_000
+
+
+def test_mistakes_are_told(tmp_path):
+    (tmp_path / "three.csv").write_text("lat,lon,depth\n" + "1,2,3\n" * 30)
+    message = refused("fit", "three.csv", "--sphere", cwd=tmp_path)
+    assert "Expected 2 columns, latitude and longitude" in message
+    assert "--columns" in message
+    assert not (tmp_path / "runs").exists()
