@@ -53,7 +53,7 @@ class Stochastic:
     densities use ``flow.log_prob``, which is always exact.
 
     Args:
-        probes: K, random tangents for each point.
+        probes: K, random tangents for each point. Of orthonormal ones d say all there is to say: no more are taken.
         distribution: "orthonormal" (√d times random orthonormal columns: less variance than Gaussian ones, and exact at
             K = d), "gaussian" (as published) or "rademacher" (best where JᵀJ is nearly diagonal).
         solver: how Wε is found. "direct" builds J without a graph (d tangents, no memory kept: best for small d, say up
@@ -96,7 +96,7 @@ class Stochastic:
         if not core:  # isometric altogether
             return finish(tail, z), z.new_zeros(z.shape[:1])
         x, tangent_map = linearize_through(core, z)
-        probes = draw_probes(z, self.probes, self.distribution, self.generator)
+        probes = self._draw(z)
         pushed = tangent_map(probes)
         check_jacobian(pushed)
         with torch.no_grad():
@@ -105,6 +105,10 @@ class Stochastic:
             self._report(solution)
         surrogate = (weighted * pushed).flatten(2).sum(dim=2).mean(dim=1)
         return finish(tail, x), surrogate
+
+    def _draw(self, z: Tensor) -> Tensor:
+        count = min(self.probes, z.shape[1]) if self.distribution == "orthonormal" else self.probes
+        return draw_probes(z, count, self.distribution, self.generator)
 
     def _weigh(
         self, core: list[Injection], z: Tensor, x: Tensor, tangent_map: TangentMap, probes: Tensor
@@ -174,7 +178,7 @@ class Stochastic:
         z = z.detach()
         with torch.no_grad():
             x, tangent_map = linearize_through(core, z)
-            probes = draw_probes(z, self.probes, self.distribution, self.generator)
+            probes = self._draw(z)
             jacobian = tangent_map(basis(z)).flatten(2)
             singular = torch.linalg.svdvals(jacobian)
             iterations = torch.zeros(probes.shape[:2], dtype=torch.long, device=z.device)

@@ -1,0 +1,68 @@
+"""What an epoch is: all rows, or so many drawn anew; and how many there are where that is left to the rows."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from rectangular_flows import RectangularFlow, TrainingConfig, fit, flows
+from rectangular_flows.data import von_mises_circle
+from rectangular_flows.training import loop
+from rectangular_flows.training.rows import take
+
+
+def _flow():
+    torch.manual_seed(0)
+    return RectangularFlow(flows.RealNVP(2, layers=2, hidden=(4,)), flows.Identity(1))
+
+
+def test_an_epoch_of_some_rows_draws_them_anew(monkeypatch):
+    seen = []
+    monkeypatch.setattr(loop, "take", lambda rows, index, *rest: seen.append(index) or take(rows, index, *rest))
+    data, validation = von_mises_circle(100, seed=0), von_mises_circle(20, seed=1)
+    run = fit(_flow(), data, TrainingConfig(epochs=3, epoch_rows=30, batch_size=20), validation=validation)
+    batches = [index for index in seen if isinstance(index, torch.Tensor)]
+    assert [len(batch) for batch in batches] == [20, 10] * 3
+    epochs = [set(torch.cat(batches[i : i + 2]).tolist()) for i in (0, 2, 4)]
+    assert all(len(epoch) == 30 for epoch in epochs)  # no row twice in an epoch
+    assert len(set.union(*epochs)) > 45  # nor the same rows in every epoch
+    assert run.progress.step == 6
+
+
+def test_more_rows_than_there_are_is_all_of_them():
+    data = von_mises_circle(50, seed=0)
+    runs = [fit(_flow(), data, TrainingConfig(epochs=2, epoch_rows=n, batch_size=20)) for n in (None, 1_000)]
+    assert runs[0].history[-1].objective == runs[1].history[-1].objective
+
+
+@pytest.mark.parametrize(
+    ("rows", "batch", "epochs", "epoch_rows"),
+    [(30, 500, 500, None), (2_000, 500, 500, None), (50_000, 500, 40, None), (2_000_000, 500, 40, 50_000)],
+)
+def test_epochs_by_the_number_of_rows(rows, batch, epochs, epoch_rows):
+    config = TrainingConfig(epochs="auto", batch_size=batch).for_rows(rows)
+    assert (config.whole_epochs, config.epoch_rows) == (epochs, epoch_rows)
+    assert config.for_rows(7) is config  # decided once
+
+
+def test_auto_is_decided_by_the_rows_that_are_trained_on():
+    config = TrainingConfig(epochs="auto", batch_size=10, learning_rate=1e-3)
+    with pytest.raises(ValueError, match="for_rows"):
+        _ = config.whole_epochs
+    # 40 rows in batches of 40 would be 500 epochs; a run that is stopped early says how many were planned
+    seen = []
+    with pytest.raises(KeyboardInterrupt):
+        fit(_flow(), von_mises_circle(44, seed=0), config, on_step=lambda run: _stop(run, seen))
+    assert seen == [500]
+    assert dataclasses.replace(config, epochs=3).for_rows(10).epochs == 3
+
+
+def _stop(run, seen):
+    seen.append(run.config.whole_epochs)
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5])
+def test_impossible_numbers_of_rows(value):
+    with pytest.raises(ValueError, match="epoch_rows"):
+        TrainingConfig(epoch_rows=value)
