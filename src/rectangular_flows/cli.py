@@ -83,17 +83,19 @@ def _parser() -> argparse.ArgumentParser:
     demo.add_argument("--seed", type=int, default=0, help="of data, weights and batches (default: %(default)s)")
     demo.add_argument("--epochs", type=int, help="fewer than the default, for a quick look")
 
-    commands.add_parser("fit", help="train on your own table, or on a known data set", add_help=False)
+    commands.add_parser("fit", help="train on your own table or images, or on a known data set", add_help=False)
 
     sample = command("sample", _sample, "draw samples from a trained model")
     _run_argument(sample)
     sample.add_argument("-n", "--count", type=int, default=1000, help="how many (default: %(default)s)")
-    _output_argument(sample, "samples.csv")
+    formats = "CSV, TSV, NPY, NPZ or Parquet (default: samples.csv); images: NPY, NPZ or one PNG (default: samples.npy)"
+    sample.add_argument("-o", "--output", type=Path, help=formats)
     sample.add_argument("--seed", type=int, default=0, help="of the draws (default: %(default)s)")
 
     score = command("score", _score, "log-density, distance from the manifold and outlier score of every row")
     _run_argument(score)
-    score.add_argument("data", metavar="DATA", help="file with the columns the model was trained on")
+    text = "file with the columns the model was trained on; images: a data set, a folder or an array, of which the test"
+    score.add_argument("data", metavar="DATA", help=f"{text} images are scored where some are set apart, or else all")
     _output_argument(score, "scores.csv")
     score.add_argument("--coordinates", action="store_true", help="also the coordinates z on the manifold")
     score.add_argument("--drop-invalid", action="store_true", help="leave out rows with missing or infinite values")
@@ -101,7 +103,16 @@ def _parser() -> argparse.ArgumentParser:
     evaluate = command("evaluate", _evaluate, "how good a model is, on its test rows")
     _run_argument(evaluate)
     evaluate.add_argument("-n", "--samples", type=int, default=10_000, help="samples to compare (default: %(default)s)")
+    evaluate.add_argument("--rows", type=int, default=50_000, help="most test rows (default: %(default)s)")
     evaluate.add_argument("--seed", type=int, default=0, help="of the draws (default: %(default)s)")
+
+    ood = command("ood", _ood, "how well a model tells other data from its own, by each of its scores")
+    _run_argument(ood)
+    ood.add_argument("--against", metavar="DATA", required=True, help="a file or the name of a known data set")
+    ood.add_argument("-n", "--count", type=int, default=10_000, help="most rows of each set (default: %(default)s)")
+    ood.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="(default: RUN/ood-NAME)")
+    ood.add_argument("--seed", type=int, default=0, help="of the choice of rows (default: %(default)s)")
+    ood.add_argument("--drop-invalid", action="store_true", help="leave out rows with missing or infinite values")
 
     plot = command("plot", _plot, "pictures of a run, as PNG files in RUN/figures")
     _run_argument(plot)
@@ -188,7 +199,14 @@ def _score(arguments: argparse.Namespace) -> int:
 def _evaluate(arguments: argparse.Namespace) -> int:
     from .commands.evaluate import evaluate_command
 
-    return evaluate_command(arguments.folder, arguments.samples, arguments.seed)
+    return evaluate_command(arguments.folder, arguments.samples, arguments.seed, arguments.rows)
+
+
+def _ood(arguments: argparse.Namespace) -> int:
+    from .commands.ood import ood_command
+
+    options = (arguments.count, arguments.output, arguments.seed, arguments.drop_invalid)
+    return ood_command(arguments.folder, arguments.against, *options)
 
 
 def _plot(arguments: argparse.Namespace) -> int:

@@ -45,7 +45,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         target_error: mean squared reconstruction error to meet, in standardised units; beta then adapts.
         volume: "exact" or "stochastic" gradient of the log-volume.
         probes: random tangents for each row, if stochastic.
-        epochs: passes over the data; "auto": by the number of rows, some 4,000 steps.
+        epochs: passes over the data; "auto": by the number of rows, some 3,000 steps.
         batch_size: rows a step.
         learning_rate: peak of the cosine schedule.
         patience: stop after so many epochs without a better objective on the validation rows; None trains to the end.

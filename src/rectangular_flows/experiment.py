@@ -11,16 +11,18 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from . import flows
 from .data import von_mises_circle
 from .data.benchmarks import load_benchmark
+from .data.images import holds_images, images_like, load_images
+from .data.pixels import ImageRows
 from .data.registry import DATASETS
 from .data.sphere import SphereTable, read_more, read_sphere
 from .data.tables import DataError, MissingFileError, Table, check_table, match_columns, read_table, split_rows
 from .manifold import RectangularFlow
 from .metrics import estimate_dimension
+from .models import build_flow
 from .progress import TrainingDisplay
-from .settings import DataSettings, FitSettings, ModelSettings, check_keys
+from .settings import DataSettings, FitSettings, check_keys
 from .storage import load_model, read_description
 from .training import Run, fit
 from .training.folder import read_config
@@ -30,7 +32,10 @@ from .training.setup import threads_for
 
 @dataclass(frozen=True)
 class Prepared:
-    """Data ready for training: three splits, the names of the columns, and on the sphere those in the user's file."""
+    """Data ready for training: three splits, the names of the columns, and on the sphere those in the user's file.
+
+    Images are rows (N, C, H, W), dequantised, in (0, 1), and have no names of columns.
+    """
 
     train: Rows
     validation: Rows
@@ -38,6 +43,11 @@ class Prepared:
     columns: tuple[str, ...]
     note: str = ""
     degrees: tuple[str, ...] = ()
+
+    @property
+    def image_shape(self) -> tuple[int, ...] | None:
+        """(C, H, W) of images; None for a table."""
+        return tuple(self.train.shape[1:]) if len(self.train.shape) == 4 else None
 
 
 def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int) -> Prepared:
@@ -59,6 +69,8 @@ def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int) -> 
             for count, offset in ((10_000, 0), (1_000, 10_000), (5_000, 20_000))
         )
         return Prepared(train, validation, test, ("x", "y"), "von Mises on the unit circle, κ = 1, centred at π/2")
+    if holds_images(settings.data):
+        return _images(settings, seed)
     if settings.data in DATASETS and not Path(settings.data).exists():
         return _benchmark(settings.data)
     options = {"columns": settings.columns, "exclude": settings.exclude, "drop_invalid": settings.drop_invalid}
@@ -88,72 +100,26 @@ def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int) -> 
     )
 
 
+def _images(settings: DataSettings, seed: int) -> Prepared:
+    for name in ("columns", "exclude", "sphere"):
+        if getattr(settings, name):
+            raise ValueError(f"--{name} is for tables; {settings.data} holds images")
+    parts = {name: getattr(settings, f"{name}_data") for name in ("validation", "test")}
+    shares = {f"{name}_fraction": getattr(settings, f"{name}_fraction") * (parts[name] is None) for name in parts}
+    size = settings.image_size
+    both = None if size is None else (size[0], size[-1])
+    source = Path(str(settings.data))
+    splits = load_images(source if source.exists() else str(settings.data), seed=seed, size=both, **shares)
+    rows = dict(zip(("train", "validation", "test"), splits.rows(seed), strict=True))
+    for i, (name, path) in enumerate(parts.items()):
+        if path is not None:
+            rows[name] = ImageRows(images_like(path, splits.shape), (seed, 3 + i))
+    return Prepared(rows["train"], rows["validation"], rows["test"], (), splits.note)
+
+
 def _benchmark(name: str) -> Prepared:
-    if DATASETS[name].kind != "table":
-        raise ValueError(f"{name} is a set of images, which rnf fit cannot read yet")
     splits = load_benchmark(name)
     return Prepared(splits.train, splits.validation, splits.test, splits.columns, splits.note)
-
-
-def build_flow(settings: ModelSettings, train: Rows, seed: int) -> RectangularFlow:
-    """The flow that the settings describe, with fresh weights by seed and whatever it takes from the data."""
-    dim, columns = settings.latent_dim, train.shape[1]
-    if dim is None or isinstance(dim, str):
-        raise ValueError("no latent dimension: say --latent-dim, the dimension of the manifold (1 for a curve, …)")
-    with torch.random.fork_rng([]):
-        torch.manual_seed(seed)
-        ambient = flows.RealNVP(
-            columns,
-            settings.layers,
-            settings.hidden,
-            network=settings.network,
-            activation=settings.activation,
-            scale=settings.scale,
-            bound=settings.bound,
-            mixing=None if settings.mixing == "none" else settings.mixing,
-            actnorm=settings.actnorm,
-            zero_init=settings.zero_init,
-        )
-        outer: list[flows.Injection] = [flows.OrthonormalEmbedding(columns, columns)] if settings.pca else []
-        if settings.standardise:
-            outer.append(_standardise(train))
-        pad = flows.Pad(dim, columns, order="first" if settings.pca else "random")
-        flow = RectangularFlow(ambient, _latent(settings, dim), outer, pad=pad)
-        if settings.pca or settings.actnorm or settings.latent == "spline":
-            flow.initialise(take(train, slice(10_000), dtype=torch.float32))
-    return flow
-
-
-def _latent(settings: ModelSettings, dim: int) -> flows.Density | flows.Bijection:
-    if settings.latent == "identity":
-        return flows.Identity(dim)
-    if settings.latent == "affine":
-        return flows.ActNorm(dim)
-    if settings.latent == "spline":
-        passes: dict[str, Any] = {"passes": 2} if dim > 1 else {}
-        layers, hidden = settings.latent_layers, settings.latent_hidden
-        density = flows.ZukoDensity("NSF", features=dim, transforms=layers, hidden_features=hidden, **passes)
-        if (
-            dim == 1
-        ):  # with nothing to condition on, zuko draws the splines themselves at random: start near the identity
-            for parameter in density.flow.parameters():
-                parameter.data.mul_(0.01)
-        return density
-    activation, scale = settings.activation, settings.scale
-    options: dict[str, Any] = {"activation": activation, "scale": scale, "zero_init": settings.zero_init}
-    return flows.RealNVP(dim, settings.latent_layers, settings.latent_hidden, **options)
-
-
-def _standardise(train: Rows) -> flows.Standardise:
-    """Mean and standard deviation of the columns, in float64, in parts that fit the memory."""
-    total = square = torch.zeros((), dtype=torch.float64)
-    shift = take(train, slice(0, 1), dtype=torch.float64)  # against cancellation where the mean is large
-    for i in range(0, len(train), 100_000):
-        part = take(train, slice(i, i + 100_000), dtype=torch.float64) - shift
-        total, square = total + part.sum(dim=0), square + part.square().sum(dim=0)
-    mean = total / len(train)
-    deviation = (square / len(train) - mean.square()).clamp_min(0).sqrt()
-    return flows.Standardise((mean + shift[0]).float(), deviation.float())
 
 
 def run_settings(
@@ -181,7 +147,11 @@ def run_settings(
         name: str(Path(path).resolve()) for name, path in files.items() if path is not None and Path(path).exists()
     }
     settings = replace(settings, data=replace(settings.data, **full))  # so that a run can be resumed from anywhere
-    sphere = {"sphere": list(data.degrees)} if settings.data.sphere else {}
+    facts: dict[str, Any] = {"columns": list(data.columns), "note": data.note}
+    if settings.data.sphere:
+        facts["sphere"] = list(data.degrees)
+    if data.image_shape is not None:
+        facts["image"] = list(data.image_shape)
     make_writer = _tensorboard() if tensorboard else None
     writer: Any = None
     with TrainingDisplay(console, name, quiet) as display, threads_for(flow, settings.training.batch_size):
@@ -206,7 +176,7 @@ def run_settings(
             on_step=display.on_step,
             on_epoch=on_epoch,
             settings=settings.flat(),
-            facts={"columns": list(data.columns), "note": data.note, **sphere},
+            facts=facts,
         )
     if writer is not None:
         writer.close()
@@ -228,8 +198,8 @@ def _matching(path: str | Path, columns: tuple[str, ...], drop_invalid: bool) ->
 
 
 def some_rows(rows: Rows, seed: int, most: int = 20_000) -> np.ndarray[Any, Any]:
-    """At most so many of the rows, by seed, as float64."""
-    return take(rows, shuffled(len(rows), seed)[:most]).double().numpy()
+    """At most so many of the rows, by seed, as float64; images are laid flat."""
+    return take(rows, shuffled(len(rows), seed)[:most]).flatten(1).double().numpy()
 
 
 def settings_of(folder: Path) -> FitSettings:
@@ -241,7 +211,7 @@ def settings_of(folder: Path) -> FitSettings:
 
 
 def open_run(folder: Path) -> tuple[RectangularFlow, tuple[str, ...]]:
-    """The model of a run and the names of its columns."""
+    """The model of a run and the names of its columns; those of images are numbered."""
     flow = load_model(folder)
     columns = read_description(folder)["facts"].get("columns") or [f"x{i + 1}" for i in range(flow.ambient_dim)]
     return flow, tuple(columns)
@@ -261,9 +231,14 @@ def rows_for(
     *,
     sphere: tuple[str, ...] | None = None,
 ) -> Tensor:
-    """The rows of a file in the order and precision of a model's columns; ``sphere`` is what sphere_columns says."""
-    table = _matching(path, columns, drop_invalid) if sphere is None else read_more(path, sphere, drop_invalid)
+    """The rows of a file in the order and precision of a model's columns; ``sphere`` is what sphere_columns says.
+
+    For a model of images: those of a known set, a folder or an array, see :func:`~.data.images.images_like`.
+    """
     dtype = next((p.dtype for p in flow.parameters()), torch.float32)
+    if len(flow.data_shape) == 3:
+        return torch.from_numpy(ImageRows(images_like(path, flow.data_shape))[:]).to(dtype)
+    table = _matching(path, columns, drop_invalid) if sphere is None else read_more(path, sphere, drop_invalid)
     return torch.from_numpy(np.array(table.values)).to(dtype)
 
 

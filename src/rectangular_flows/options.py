@@ -85,7 +85,7 @@ class _Parser(ArgumentParser):
 def _parser(known: dict[str, Setting]) -> _Parser:
     parser = _Parser(
         prog="rnf fit",
-        description="Train a rectangular flow on a table or a known data set, and leave everything in a run folder.",
+        description="Train a rectangular flow on a table, on images or on a known data set; leave all in a run folder.",
         epilog="Every setting can also stand in a TOML file under the same name, with _ for -: see --config.",
         usage="%(prog)s DATA --latent-dim D [--out RUN] [options]\n       %(prog)s --resume RUN",
         parser_mode="toml",

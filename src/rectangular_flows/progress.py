@@ -15,6 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from .training import Epoch, Run
 
 _SECONDS_BETWEEN_LINES = 10.0
+_SECONDS_WITHOUT_A_BAR = 2.0
 _LINES = 8  # of a run, at the least, where there is no terminal
 
 
@@ -75,7 +76,7 @@ class TrainingDisplay:
 
     def on_epoch(self, run: Run) -> None:
         """After a validation; where there is no terminal, a line now and then."""
-        now, epochs = time.perf_counter(), run.config.whole_epochs
+        now, epochs = time.perf_counter(), _epochs(run)
         if self._live or self._quiet:
             return
         epoch = run.history[-1].epoch
@@ -88,8 +89,9 @@ class TrainingDisplay:
         progress, config = run.progress, run.config
         steps = progress.step - (self._first_step or 0)
         rate = steps / max(now - self._started, 1e-9)
-        epoch = min(progress.epoch + 1, config.whole_epochs)
-        parts = [f"epoch {epoch}/{config.whole_epochs}", *([describe(run.history[-1])] if run.history else [])]
+        epoch, epochs = min(progress.epoch + 1, _epochs(run)), _epochs(run)
+        alone = "" if progress.latent_from is None else ", h alone"
+        parts = [f"epoch {epoch}/{epochs}{alone}", *([describe(run.history[-1])] if run.history else [])]
         if steps > 0:
             parts += [f"{rate:.3g} steps/s", f"{duration((progress.steps - progress.step) / rate)} left"]
         if run.best_epoch:
@@ -97,6 +99,54 @@ class TrainingDisplay:
             stop = "" if config.patience is None else f", stops after {max(config.patience - waited, 0)} more"
             parts.append(f"best at {run.best_epoch}{stop}")
         return " · ".join(parts)
+
+
+def _epochs(run: Run) -> int:
+    """All epochs of a run, unless it stops early."""
+    before = run.progress.latent_from
+    return (run.config.whole_epochs if before is None else before) + run.config.latent_epochs
+
+
+class WorkDisplay:
+    """Shows how far a piece of work is, and the time left, if it takes longer than two seconds.
+
+    Args:
+        console: where to.
+        name: of the work.
+        total: how much there is to do, in whatever unit; may be set later.
+    """
+
+    def __init__(self, console: Console, name: str, total: float = 0):
+        self._console, self._name, self.total = console, name, total
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[now]}", style="dim"))
+        self._bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+        self._task = self._bar.add_task(name, total=1.0, now="")
+        self._started, self._done, self._shown = time.perf_counter(), 0.0, -1.0
+
+    def __enter__(self) -> Self:
+        self._started = time.perf_counter()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def advance(self, amount: float) -> None:
+        """So much more is done."""
+        now = time.perf_counter()
+        self._done += amount
+        seconds = now - self._started
+        if seconds < _SECONDS_WITHOUT_A_BAR or not 0 < self._done < self.total:
+            return
+        text = f"{duration(seconds * (self.total - self._done) / self._done)} left"
+        if self._console.is_terminal:
+            self._bar.start()
+            self._bar.update(self._task, completed=self._done / self.total, now=text)
+        elif self._shown < 0 or now - self._shown > _SECONDS_BETWEEN_LINES:
+            self._shown = now
+            share = self._done / self.total
+            self._console.print(f"{self._name}: {share:.0%}, {text}", highlight=False, soft_wrap=True)
 
 
 def describe(line: Epoch) -> str:
@@ -123,4 +173,4 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 
-__all__ = ["TrainingDisplay", "describe", "duration", "say_where", "wide_console"]
+__all__ = ["TrainingDisplay", "WorkDisplay", "describe", "duration", "say_where", "wide_console"]

@@ -28,7 +28,8 @@ class DataSettings:
     """Where the data come from.
 
     Args:
-        data: a file (CSV, TSV, NPY, NPZ, Parquet) or the name of a known data set ('rnf data list').
+        data: a file (CSV, TSV, NPY, NPZ, Parquet), a folder or array of images, or the name of a known data set ('rnf data
+            list').
         columns: only these columns, by name or by number from 1.
         exclude: all columns but these.
         drop_invalid: drop rows with missing or infinite values instead of refusing them.
@@ -38,6 +39,7 @@ class DataSettings:
         test_fraction: share of the rows that is kept for testing.
         radius_noise: standard deviation of the radius, for the data set 'circle'.
         sphere: two columns, latitude and longitude in degrees: points of the unit sphere in R³, never standardised.
+        image_size: height and width, or both in one, that the pictures of a folder are brought to.
     """
 
     data: str | None = None
@@ -50,6 +52,7 @@ class DataSettings:
     test_fraction: float = 0.1
     radius_noise: float = 0.0
     sphere: bool = False
+    image_size: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,18 @@ class ModelSettings:
 
     Args:
         latent_dim: d, the dimension of the manifold; "auto" estimates it (see rnf dimension).
+        ambient: f̃: "realnvp" (tables), "principal" (in the leading principal directions only: images, wide tables) or
+            "multiscale" (images, as published).
         standardise: let the model see columns of mean 0 and standard deviation 1; densities stay in the units of the data.
-        pca: start along the leading principal components of the data, by a fixed rotation after f̃.
-        layers: couplings of f̃.
+            Tables only.
+        pixels: what the model sees of pixels in [0, 1]: "logit" of them, as published, or "plain". Densities and distances
+            stay in units of pixels. Images only.
+        margin: the λ of logit(λ + (1 − 2λ)x); published: 1e-6 for digits and clothes, 0.05 for photographs.
+        directions: D′, principal directions that f̃ "principal" works in; the rest of the data is their mean.
+        channels: of the convolutions of f̃ "multiscale".
+        blocks: residual blocks of each of its couplings, which are 10.
+        pca: start along the leading principal components of the data, by a fixed rotation after f̃ (realnvp).
+        layers: couplings of f̃ (realnvp, principal).
         hidden: widths of the network of each coupling.
         network: "mlp", or "residual" (two equal widths for each residual block).
         activation: "silu", "tanh" (as published) or "relu".
@@ -75,7 +87,13 @@ class ModelSettings:
     """
 
     latent_dim: int | Literal["auto"] | None = None
+    ambient: Literal["realnvp", "principal", "multiscale"] = "realnvp"
     standardise: bool = True
+    pixels: Literal["logit", "plain"] = "logit"
+    margin: float = 0.05
+    directions: int = 128
+    channels: int = 64
+    blocks: int = 8
     pca: bool = True
     layers: int = 6
     hidden: tuple[int, ...] = (64, 64)

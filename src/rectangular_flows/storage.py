@@ -11,6 +11,7 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from .manifold import RectangularFlow
 
 WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
 _FORMAT = 1
+_CHUNK_BYTES = 2**26
 
 
 def write_atomically(path: Path, content: bytes | str) -> None:
@@ -145,8 +147,9 @@ def read_description(folder: str | Path) -> dict[str, Any]:
 def fingerprint(rows: Any) -> str:
     """SHA-256 of dtype, shape and values of rows: tells whether a run goes on with the data it began with."""
     digest = hashlib.sha256(f"{str(rows.dtype).removeprefix('torch.')} {tuple(rows.shape)}".encode())
-    for i in range(0, len(rows), 100_000):
-        part = rows[i : i + 100_000]
+    step = max(1, _CHUNK_BYTES // (prod(rows.shape[1:]) * rows.dtype.itemsize))
+    for i in range(0, len(rows), step):
+        part = rows[i : i + step]
         part = part.detach().cpu().numpy() if isinstance(part, Tensor) else part
         digest.update(np.ascontiguousarray(part).tobytes())
     return digest.hexdigest()

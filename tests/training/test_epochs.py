@@ -37,11 +37,11 @@ def test_more_rows_than_there_are_is_all_of_them():
 
 @pytest.mark.parametrize(
     ("rows", "batch", "epochs", "epoch_rows"),
-    [(30, 500, 500, None), (2_000, 500, 500, None), (50_000, 500, 40, None), (2_000_000, 500, 40, 50_000)],
+    [(30, 500, 500, None), (2_000, 500, 500, None), (50_000, 500, 30, None), (2_000_000, 500, 30, 50_000)],
 )
 def test_epochs_by_the_number_of_rows(rows, batch, epochs, epoch_rows):
     config = TrainingConfig(epochs="auto", batch_size=batch).for_rows(rows)
-    assert (config.whole_epochs, config.epoch_rows) == (epochs, epoch_rows)
+    assert (config.whole_epochs, config.epoch_rows, config.latent_epochs) == (epochs, epoch_rows, epochs // 2)
     assert config.for_rows(7) is config  # decided once
 
 
@@ -66,3 +66,10 @@ def _stop(run, seen):
 def test_impossible_numbers_of_rows(value):
     with pytest.raises(ValueError, match="epoch_rows"):
         TrainingConfig(epoch_rows=value)
+
+
+@pytest.mark.parametrize("method", ["ml", "two-step"])
+def test_an_h_without_parameters_has_nothing_to_train_alone(method):
+    data = von_mises_circle(60, seed=0)
+    run = fit(_flow(), data, TrainingConfig(method=method, epochs=2, latent_epochs=3, batch_size=20))
+    assert [line.epoch for line in run.history] == [1, 2]

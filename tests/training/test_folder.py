@@ -22,6 +22,10 @@ CONFIGS = {
     "ml": rnf.TrainingConfig(epochs=5, **HARD),
     "stochastic": rnf.TrainingConfig(epochs=5, volume=rnf.volume.Stochastic(), volume_fraction=0.5, **HARD),
     "two-step": rnf.TrainingConfig(epochs=5, method="two-step", batch_size=100, anneal=(1, 3), optimiser="adamw"),
+    "h alone": rnf.TrainingConfig(epochs=2, latent_epochs=4, anneal=(0.5, 1), start_latent=True, **HARD),
+    "two-step, h alone": rnf.TrainingConfig(
+        epochs=2, latent_epochs=2, method="two-step", batch_size=100, patience=1, optimiser="adamw", weight_decay=0.1
+    ),
 }
 
 
@@ -68,9 +72,29 @@ def test_resuming_gives_the_same_weights_bit_by_bit(tmp_path, name, steps):
     assert same(straight.flow.state_dict(), resumed.flow.state_dict())
     values = [[{**line.flat(), "seconds": 0} for line in run.history] for run in (straight, resumed)]
     assert json.dumps(values[0]) == json.dumps(values[1])  # as text, for NaN equals NaN there
-    assert read_history(tmp_path / "stopped") == resumed.history or name == "two-step"
+    assert read_history(tmp_path / "stopped") == resumed.history or name not in ("ml", "stochastic")  # NaN again
     for name in ("model.safetensors", "model.json"):
         assert (tmp_path / "straight" / name).read_bytes() == (tmp_path / "stopped" / name).read_bytes()
+
+
+@pytest.mark.parametrize("steps", [5, 6, 7])
+def test_resuming_about_the_start_of_h(tmp_path, steps):
+    train, validation = data()
+    config = rnf.TrainingConfig(epochs=3, batch_size=100, anneal=(1, 1), start_latent=True, ema=0.9)
+
+    def flow(seed):
+        torch.manual_seed(seed)
+        return rnf.RectangularFlow(rnf.flows.RealNVP(2, 4, (16,)), rnf.flows.ActNorm(1))
+
+    def interrupt(run):
+        if run.progress.step == steps:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    straight = rnf.fit(flow(0), train, config, validation=validation)
+    with pytest.raises(Interrupted):
+        rnf.fit(flow(0), train, config, validation=validation, out=tmp_path, on_step=interrupt)
+    resumed = rnf.fit(flow(1), train, config, validation=validation, out=tmp_path, resume=True)
+    assert same(straight.flow.state_dict(), resumed.flow.state_dict())
 
 
 def test_a_signal_within_a_step_gives_it_up(tmp_path):

@@ -1,3 +1,4 @@
+import copy
 import math
 
 import numpy as np
@@ -133,6 +134,70 @@ def test_early_stopping_counts_from_the_end_of_the_annealing():
     assert run.best_epoch >= 4
     assert "no better objective for 3 epochs" in run.finished
     assert [line.weight for line in run.history[:5]] == pytest.approx([0, 1 / 6, 0.5, 5 / 6, 1], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"method": "two-step"}, {"ema": 0.9}, {"target_error": 0.05}, {"patience": 1, "anneal": (0, 2)}]
+)
+def test_at_the_end_h_trains_alone(settings):
+    train, validation = data()
+    common = {"batch_size": 100, "learning_rate": 1e-2, "schedule": "cosine", "epochs": 3, **settings}
+    flow = RectangularFlow(flows.RealNVP(2, 4, (16,)), flows.ZukoDensity("NSF", features=1, transforms=1))
+    flow.initialise(train)
+    before = fit(copy.deepcopy(flow), train, TrainingConfig(**common), validation=validation)
+    run = fit(flow, train, TrainingConfig(**common, latent_epochs=4), validation=validation)
+    alone = run.history[len(before.history) :]
+    assert [line.epoch for line in alone] == [before.progress.epoch + i for i in range(1, len(alone) + 1)]
+    assert 1 <= len(alone) <= 4
+    assert all(line.weight == 1 for line in alone)
+    assert alone[0].learning_rate > 0.8e-2  # the schedule starts anew
+    assert same(run.flow.ambient.state_dict(), before.flow.ambient.state_dict())
+    assert not same(run.flow.latent.state_dict(), before.flow.latent.state_dict())
+    # one yardstick for both phases: reconstruction and volume are those of the best epoch, the density is better
+    best = next(line for line in before.history if line.epoch == before.best_epoch)
+    assert {line.reconstruction for line in alone} == {best.reconstruction}
+    assert run.progress.best == min(line.objective for line in run.history if line.epoch >= before.best_epoch)
+    assert run.best_epoch > before.best_epoch
+    assert {line.beta for line in alone} == {alone[0].beta}
+
+
+def test_h_alone_can_be_asked_for_later(tmp_path):
+    train, validation = data()
+    common = {"batch_size": 100, "learning_rate": 1e-2, "epochs": 2}
+    straight = fit(make_flow(), train, TrainingConfig(**common, latent_epochs=2), validation=validation)
+    fit(make_flow(), train, TrainingConfig(**common), validation=validation, out=tmp_path)
+    config = TrainingConfig(**common, latent_epochs=2)
+    later = fit(make_flow(3), train, config, validation=validation, out=tmp_path, resume=True)
+    assert same(straight.flow.state_dict(), later.flow.state_dict())
+    with pytest.raises(ValueError, match="cannot judge latent_epochs"):
+        TrainingConfig(latent_epochs=1, monitor="reconstruction")
+
+
+def test_h_can_start_where_the_annealing_does():
+    train, validation = data()
+    settings = {"epochs": 3, "batch_size": 100, "learning_rate": 1e-2, "anneal": (2, 2)}
+    torch.manual_seed(0)
+    start = RectangularFlow(flows.RealNVP(2, 4, (16,)), flows.ActNorm(1))
+    two = fit(copy.deepcopy(start), train, TrainingConfig(**{**settings, "epochs": 2}), validation=validation)
+    assert two.flow.latent.flow.bias.item() == 0  # reconstruction alone leaves h as it is
+    z = two.flow.encode(train)
+    for begins in (False, True):
+        seen = []
+
+        def look(run, seen=seen):
+            seen.append((run.progress.step, run.flow.latent.flow.bias.item(), run.flow.latent.flow.log_scale.item()))
+
+        fit(
+            copy.deepcopy(start),
+            train,
+            TrainingConfig(start_latent=begins, **settings),
+            validation=validation,
+            on_step=look,
+        )
+        expected = (z.mean().item(), z.std().log().item()) if begins else (0.0, 0.0)
+        assert seen[12][1:] == pytest.approx(expected, abs=1.1e-2)  # and one step of Adam
+        assert {values[1:] for values in seen[:12]} == {(0.0, 0.0)}
+    assert abs(expected[1]) > 0.05
 
 
 def test_annealing_in_steps():

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ..experiment import open_run, prepare, settings_of
+from ..manifold import RectangularFlow
 from ..metrics import circle_fit
 from ..metrics.sphere import sphere_fit
 from ..metrics.two_sample import compare
@@ -26,11 +27,11 @@ _MOST_ROWS = 50_000
 _KERNEL_ROWS, _KERNEL_CENTRES = 5_000, 20_000
 
 
-def evaluate_command(run: Path, samples: int, seed: int) -> int:
+def evaluate_command(run: Path, samples: int, seed: int, most: int = _MOST_ROWS) -> int:
     """Evaluate a run, print the figures, keep them in the run folder."""
     console = Console()
     with console.status("evaluating …"):
-        figures = evaluate_run(run, samples, seed)
+        figures = evaluate_run(run, samples, seed, most)
     write_atomically(run / _FILE, json.dumps(figures, indent=1) + "\n")
     table = Table(title=f"{run}, {figures['test_rows']} test rows", box=box.SIMPLE)
     for heading in ("", "value", "real against real"):
@@ -44,13 +45,19 @@ def evaluate_command(run: Path, samples: int, seed: int) -> int:
     return 0
 
 
-def evaluate_run(run: Path, samples: int = 10_000, seed: int = 0) -> dict[str, Any]:
-    """Likelihood and distance on the test rows; samples against them, each beside its floor; the truth if it is known."""
+def evaluate_run(run: Path, samples: int = 10_000, seed: int = 0, most: int = _MOST_ROWS) -> dict[str, Any]:
+    """Likelihood and distance on the test rows; samples against them, each beside its floor; the truth if it is known.
+
+    Of images, likelihood and distance only, in units of pixels and of the model: samples are judged by their features.
+    """
     flow, _ = open_run(run)
     settings = settings_of(run)
     data = prepare(settings.data, settings.model.latent_dim, settings.training.seed)
     dtype = next((p.dtype for p in flow.parameters()), torch.float32)
-    test, train = (take(rows, slice(_MOST_ROWS), dtype=dtype) for rows in (data.test, data.train))
+    images = data.image_shape is not None
+    test, train = (
+        take(rows, slice(n), dtype=dtype) for rows, n in ((data.test, most), (data.train, 0 if images else most))
+    )
     if len(test) < 10:
         raise ValueError(f"expected at least 10 test rows to evaluate on; got {len(test)}. See --test-fraction")
     log_density, error = scores(flow, test)
@@ -61,6 +68,8 @@ def evaluate_run(run: Path, samples: int = 10_000, seed: int = 0) -> dict[str, A
         "samples": samples,
         "seed": seed,
     }
+    if images:
+        return {**figures, **_in_model_units(flow, test), "samples": 0}
     drawn = flow.sample(samples, generator=torch.Generator().manual_seed(seed))
     scale = np.asarray(train.double().std(dim=0))
     parts = [np.asarray(rows.double()) / scale for rows in (drawn, test, train)]
@@ -75,9 +84,23 @@ def evaluate_run(run: Path, samples: int = 10_000, seed: int = 0) -> dict[str, A
     return figures
 
 
+@torch.no_grad()
+def _in_model_units(flow: RectangularFlow, images: torch.Tensor) -> dict[str, float]:
+    """The same two of images as the model sees them: of logits, where it has a logit layer."""
+    nll = error = 0.0
+    for part in images.split(flow.rows_at_once()):
+        y = flow.to_model_units(part)
+        nll -= float(flow.log_prob(y, model_units=True).sum())
+        error += float(flow.reconstruction_error(y, model_units=True).sum())
+    count = len(images)
+    return {"model_negative_log_likelihood": nll / count, "model_reconstruction_error": error / count}
+
+
 _NAMES = {
     "negative_log_likelihood": "negative log-likelihood of the projections",
     "reconstruction_error": "mean squared distance from the manifold",
+    "model_negative_log_likelihood": "… likelihood in the model's units (logits)",
+    "model_reconstruction_error": "… distance in the model's units",
     "fid_like": "FID-like score of samples (standardised columns)",
     "sliced_wasserstein": "squared sliced Wasserstein-2 distance",
     "c2st": "accuracy of a classifier, samples or data (0.5: none)",

@@ -1,4 +1,4 @@
-"""``rnf fit``: train on a table or a known data set, or go on with a run."""
+"""``rnf fit``: train on a table, on images or on a known data set, or go on with a run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def fit_command(request: FitRequest) -> int:
         quiet=request.quiet,
         tensorboard=request.tensorboard,
     )
-    write_calibration(run.flow, data.validation, out)
+    write_calibration(run.flow, data.validation, out, settings.training.validation_rows)
     if not request.quiet:
         _tell(console, run, out, data.note)
     return 0
@@ -44,7 +44,7 @@ def _tell(console: Console, run: Run, out: Path, note: str) -> None:
     judged = [line for line in run.history if line.epoch == run.best_epoch]
     best = judged[0] if judged else run.history[-1]
     which = f"the best weights are those of epoch {best.epoch}" if judged else "no epoch was judged; the last weights"
-    target = run.config.target_error
+    target, images = run.config.target_error, len(run.flow.data_shape) == 3
     notes = [note] if note else []
     if target is not None and best.reconstruction > 1.05 * target:
         notes.append(
@@ -56,7 +56,7 @@ def _tell(console: Console, run: Run, out: Path, note: str) -> None:
         *(f"  note: {text}" for text in notes),
         f"everything is in {out}. Next:",
         f"  rnf report {out}",
-        f"  rnf sample {out} -n 1000 -o samples.csv",
+        f"  rnf sample {out} {'-n 100 -o samples.png' if images else '-n 1000 -o samples.csv'}",
         f"  rnf score {out} DATA -o scores.csv",
     ]
     console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)

@@ -44,7 +44,8 @@ class Job:
     @cached_property
     def epochs(self) -> int:
         """The most epochs it may take."""
-        return FitSettings.from_flat(self.settings).training.whole_epochs
+        training = FitSettings.from_flat(self.settings).training
+        return training.whole_epochs + training.latent_epochs
 
 
 def preset_job(
@@ -56,6 +57,7 @@ def preset_job(
         if epochs < 1:
             raise ValueError(f"expected at least one epoch; got {epochs}")
         settings["epochs"] = min(epochs, settings["epochs"])
+        settings["latent_epochs"] = min(epochs, settings.get("latent_epochs", 0))
     return Job(title, settings, folder)
 
 

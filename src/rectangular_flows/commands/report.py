@@ -16,6 +16,7 @@ from ..experiment import Prepared, open_run, prepare, settings_of
 from ..manifold import RectangularFlow
 from ..metrics import circle_fit
 from ..plots import CircleResult, draw_circle_run, draw_earth, draw_manifold, draw_pairs
+from ..plots.images import DPI, draw_interpolations, draw_latent_grid, draw_reconstructions, draw_samples
 from ..progress import duration
 from ..report import Cards, Chart, Code, Curve, Metric, Page, Picture, Section, Text, write
 from ..settings import FitSettings
@@ -37,11 +38,12 @@ def plot_command(run: Path) -> int:
     """Write the pictures of a run as PNG files."""
     console = Console()
     folder = run / "figures"
-    drawings = _drawings(*_open(run))
+    flow, settings, data = _open(run)
+    drawings = _drawings(flow, settings, data)
     folder.mkdir(parents=True, exist_ok=True)
     for drawing in drawings:
         path = folder / f"{drawing.name}.png"
-        drawing.figure.savefig(path, dpi=150)
+        drawing.figure.savefig(path, dpi=DPI if data.image_shape is not None else 150)
         console.print(str(path), highlight=False, soft_wrap=True, markup=False)
     return 0
 
@@ -66,6 +68,9 @@ def _drawings(flow: RectangularFlow, settings: FitSettings, data: Prepared) -> l
     dtype = next((p.dtype for p in flow.parameters()), torch.float32)
     rows = take(data.test if len(data.test) >= 10 else data.train, slice(10_000), dtype=dtype)
     found = []
+    if data.image_shape is not None:
+        few = max(10, min(1000, flow.rows_at_once()))  # whose Jacobians fit the memory
+        return [*_image_drawings(flow, rows), Drawing("manifold", draw_manifold(flow, rows[:few]), _MANIFOLD)]
     if settings.data.data == "circle":
         result = CircleResult("Learned", flow, circle_fit(flow))
         text = "The curve coloured by its density, the truth, and the speed of the map along the curve."
@@ -80,12 +85,37 @@ def _drawings(flow: RectangularFlow, settings: FitSettings, data: Prepared) -> l
     samples = flow.sample(len(rows), generator=torch.Generator().manual_seed(0))
     text = "Diagonal: marginal distributions. Below it: data. Above it: samples from the model."
     found.append(Drawing("pairs", draw_pairs(rows, samples, data.columns), text))
-    text = (
-        "Left: where the rows are on the manifold. Middle: how far from it. Right: how much the map stretches along each "
-        "of its directions; a wide range means a manifold close to collapsing."
-    )
-    found.append(Drawing("manifold", draw_manifold(flow, rows), text))
+    found.append(Drawing("manifold", draw_manifold(flow, rows), _MANIFOLD))
     return found
+
+
+@torch.no_grad()
+def _image_drawings(flow: RectangularFlow, images: torch.Tensor) -> list[Drawing]:
+    shown, pairs = images[:30], min(8, len(images) // 2)
+    errors = flow.reconstruction_error(shown).sqrt().numpy()
+    samples = flow.sample(100, generator=torch.Generator().manual_seed(0))
+    found = [
+        Drawing("samples", draw_samples(samples), "Samples from the model."),
+        Drawing(
+            "reconstructions",
+            draw_reconstructions(shown, flow.project(shown), errors),
+            "Test images, and what the manifold has in their place.",
+        ),
+        Drawing(
+            "lines",
+            draw_interpolations(flow, images[:pairs], images[pairs : 2 * pairs]),
+            "Straight lines on the manifold between the coordinates of two test images.",
+        ),
+    ]
+    if flow.latent_dim == 2:
+        found.append(Drawing("plane", draw_latent_grid(flow), "The whole manifold, by its two coordinates."))
+    return found
+
+
+_MANIFOLD = (
+    "Left: where the rows are on the manifold. Middle: how far from it. Right: how much the map stretches along each "
+    "of its directions; a wide range means a manifold close to collapsing."
+)
 
 
 def _page(run: Path) -> Page:
@@ -103,9 +133,13 @@ def _page(run: Path) -> Page:
     cards = [
         Metric("Negative log-likelihood", f"{figures['negative_log_likelihood']:.4g}", "test rows, on the manifold"),
         Metric("Distance from the manifold", f"{figures['reconstruction_error']:.3g}", "mean square, test rows"),
-        Metric("Sliced Wasserstein-2, squared", f"{figures['sliced_wasserstein']:.3g}", against("sliced_wasserstein")),
-        Metric("Classifier, samples or data", f"{figures['c2st']:.1%}", f"50 % cannot tell; {against('c2st')}"),
     ]
+    if data.image_shape is None:
+        distance, accuracy = f"{figures['sliced_wasserstein']:.3g}", f"{figures['c2st']:.1%}"
+        cards += [
+            Metric("Sliced Wasserstein-2, squared", distance, against("sliced_wasserstein")),
+            Metric("Classifier, samples or data", accuracy, f"50 % cannot tell; {against('c2st')}"),
+        ]
     if "circle_kl" in figures:
         cards[2:] = [
             Metric("KL to the truth", f"{figures['circle_kl']:.3g}", "densities on the circle"),
@@ -121,7 +155,8 @@ def _page(run: Path) -> Page:
     epochs = [line.epoch for line in history]
     rate = Chart([Curve("rate", epochs, [line.learning_rate for line in history])], "epoch", "rate", "Learning rate")
     shown = {"Data": settings.data.data or "", "Rows": f"{len(data.train):,} to train on"}
-    facts = f"{shown['Data']}: {shown['Rows']}, {flow.ambient_dim} columns; a manifold of dimension {flow.latent_dim}"
+    columns = f"{flow.ambient_dim} {'columns' if data.image_shape is None else 'pixels'}"
+    facts = f"{shown['Data']}: {shown['Rows']}, {columns}; a manifold of dimension {flow.latent_dim}"
     what = (
         f"{facts}. Trained for {history[-1].epoch} epochs in {duration(history[-1].seconds)}. The density is with respect "
         "to length, area or volume *on the manifold*, in the units of the data; it says nothing of points off it, for "
@@ -134,7 +169,9 @@ def _page(run: Path) -> Page:
             Section("In short", [Cards(cards), Text(what + (f"\n\n{data.note}" if data.note else ""))]),
             Section("Pictures", [Picture(d.figure, d.caption, d.caption) for d in drawings]),
             Section("How training went", [*training_charts({run.name: run}), rate]),
-            Section("Use it", [Code(_USE.format(run=run).strip(), "shell")]),
+            Section(
+                "Use it", [Code((_USE if data.image_shape is None else _USE_IMAGES).format(run=run).strip(), "shell")]
+            ),
             Section("Settings", [Code(toml.dumps(read_config(run)), "TOML")], collapsed=True),
         ],
         f"rectangular-flows {__version__} · rnf report {run}",
@@ -144,6 +181,13 @@ def _page(run: Path) -> Page:
 _USE = """
 rnf sample {run} -n 1000 -o samples.csv
 rnf score {run} your-table.csv -o scores.csv --coordinates
+rnf ood {run} --against other-table.csv
+rnf evaluate {run}
+"""
+_USE_IMAGES = """
+rnf sample {run} -n 100 -o samples.png
+rnf score {run} folder-of-images -o scores.csv --coordinates
+rnf ood {run} --against other-images
 rnf evaluate {run}
 """
 

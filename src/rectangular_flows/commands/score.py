@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import io
+import math
 from pathlib import Path
 
 import numpy as np
 import torch
 from rich.console import Console
 
+from ..data.pixels import to_bytes
 from ..data.sphere import DEGREES, to_degrees
 from ..data.tables import write_table
 from ..errors import warn
 from ..experiment import open_run, rows_for, sphere_columns
 from ..manifold import RectangularFlow
 from ..metrics.out_of_distribution import CombinedScore
-from ..storage import load_tensors, save_tensors
+from ..storage import load_tensors, save_tensors, write_atomically
 from ..training.rows import Rows, take
 
+_IMAGES = (".npy", ".npz", ".png")
 _CALIBRATION = "calibration.safetensors"
 _CALIBRATION_ROWS = 5_000
 _FAR_FROM_SPHERE = 0.05
@@ -26,12 +30,19 @@ class OffSphereWarning(UserWarning):
     """Samples of a model of the sphere are far from it: only their directions mean something."""
 
 
-def sample_command(run: Path, count: int, output: Path, seed: int) -> int:
-    """Draw samples and write them as a table with the columns of the data, or as latitudes and longitudes."""
+def sample_command(run: Path, count: int, output: Path | None, seed: int) -> int:
+    """Draw samples and write them as a table with the columns of the data, as latitudes and longitudes, or as images."""
     if count < 1:
         raise ValueError(f"expected at least one sample; got -n {count}")
     flow, columns = open_run(run)
+    images = len(flow.data_shape) == 3
+    output = output or Path("samples.npy" if images else "samples.csv")
+    if images and output.suffix.lower() not in _IMAGES:
+        raise ValueError(f"images are written as {', '.join(_IMAGES)}; got {output}. Say -o samples.png")
     samples = flow.sample(count, generator=torch.Generator().manual_seed(seed))
+    if images:
+        _write_images(output, to_bytes(samples.clamp(0, 1).numpy()))
+        return _say(f"{count} images in {output}")
     values = samples.flatten(1).numpy()
     if sphere_columns(run) is not None:
         off = float(np.abs(np.linalg.norm(values.astype(np.float64), axis=1) - 1).mean())
@@ -40,12 +51,31 @@ def sample_command(run: Path, count: int, output: Path, seed: int) -> int:
             warn(OffSphereWarning, f"{text}; their directions are written. Train longer, or with a larger beta.")
         columns, values = DEGREES, to_degrees(values)
     write_table(output, columns, values)
-    Console().print(f"{count} samples in {output}", highlight=False, soft_wrap=True, markup=False)
+    return _say(f"{count} samples in {output}")
+
+
+def _write_images(output: Path, images: np.ndarray) -> None:
+    """Bytes (N, C, H, W) as an array, or as one picture of rows and columns."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    file = io.BytesIO()
+    if output.suffix.lower() == ".png":
+        from ..plots.images import mosaic, png
+
+        file.write(png(mosaic(images, columns=math.ceil(math.sqrt(len(images))), scale=2)))
+    elif output.suffix.lower() == ".npz":
+        np.savez_compressed(file, images=images)
+    else:
+        np.save(file, images)
+    write_atomically(output, file.getvalue())
+
+
+def _say(text: str) -> int:
+    Console().print(text, highlight=False, soft_wrap=True, markup=False)
     return 0
 
 
 def score_command(run: Path, data: str, output: Path, drop_invalid: bool, coordinates: bool) -> int:
-    """Score every row of a table: log-density of its projection, distance from the manifold, both as one outlier score."""
+    """Score every row of a table, or image: log-density of its projection, distance from the manifold, outlier score."""
     flow, columns = open_run(run)
     rows = rows_for(flow, columns, data, drop_invalid, sphere=sphere_columns(run))
     log_density, error = scores(flow, rows)
@@ -57,11 +87,11 @@ def score_command(run: Path, data: str, output: Path, drop_invalid: bool, coordi
         names.append("outlier_score")
         values.append(-combined(log_density, error))
     else:
-        text = "note: no outlier_score, since the run was not finished: rnf fit --resume"
-        Console().print(f"{text} {run}", highlight=False, soft_wrap=True, markup=False)
+        _say(f"note: no outlier_score, since the run was not finished: rnf fit --resume {run}")
     if coordinates:
         with torch.no_grad():
-            z = flow.encode(rows).numpy().astype(np.float64)
+            parts = [flow.encode(part) for part in rows.split(flow.rows_at_once())]
+            z = torch.cat(parts).numpy().astype(np.float64)
         names += [f"z{i + 1}" for i in range(z.shape[1])]
         values += list(z.T)
     write_table(output, names, np.stack(values, axis=1))
@@ -69,8 +99,7 @@ def score_command(run: Path, data: str, output: Path, drop_invalid: bool, coordi
         f"{len(rows)} rows in {output}: mean log-density {log_density.mean():.4g}, "
         f"mean squared distance from the manifold {error.mean():.4g}"
     )
-    Console().print(summary, highlight=False, soft_wrap=True, markup=False)
-    return 0
+    return _say(summary)
 
 
 @torch.no_grad()
@@ -80,10 +109,10 @@ def scores(flow: RectangularFlow, rows: torch.Tensor) -> tuple[np.ndarray, np.nd
     return flow.log_prob(rows).double().numpy(), error.double().numpy()
 
 
-def write_calibration(flow: RectangularFlow, validation: Rows, run: Path) -> None:
-    """Keep the scores of validation rows with the model: what is usual, for judging what is not."""
+def write_calibration(flow: RectangularFlow, validation: Rows, run: Path, most: int = _CALIBRATION_ROWS) -> None:
+    """Keep the scores of validation rows, at most so many, with the model: what is usual, for judging what is not."""
     dtype = next((p.dtype for p in flow.parameters()), torch.float32)
-    rows = take(validation, slice(_CALIBRATION_ROWS), dtype=dtype)
+    rows = take(validation, slice(min(most, _CALIBRATION_ROWS)), dtype=dtype)
     log_density, error = scores(flow.cpu(), rows)
     kept = {"log_density": torch.from_numpy(log_density), "reconstruction_error": torch.from_numpy(error)}
     save_tensors(run / _CALIBRATION, kept)

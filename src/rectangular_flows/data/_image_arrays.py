@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from pathlib import Path
+from typing import IO, Any
 
 import numpy as np
 
@@ -82,9 +85,30 @@ def read_image_array(path: Path) -> Parts:
     return Parts(whole)
 
 
+def array_heads(path: Path) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Shapes and types of the arrays in a .npy or .npz file, without reading them; none of any other or damaged file."""
+    try:
+        if path.suffix.lower() == ".npy":
+            return [_head(path.open("rb"))]
+        if path.suffix.lower() == ".npz":
+            with zipfile.ZipFile(path) as archive:
+                return [_head(archive.open(name)) for name in archive.namelist()]
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error):
+        pass  # whoever reads it says what is wrong with it
+    return []
+
+
+def _head(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    with file:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, kind = read(file)
+    return shape, kind
+
+
 def _part(arrays: dict[str, Array], keys: tuple[tuple[str, ...], tuple[str, ...]], path: Path) -> Part | None:
     images, labels = (next((arrays[name] for name in names if name in arrays), None) for names in keys)
     return None if images is None else part(as_images(images, str(path)), labels, path)
 
 
-__all__ = ["as_images", "read_image_array"]
+__all__ = ["array_heads", "as_images", "read_image_array"]

@@ -16,7 +16,7 @@ import numpy as np
 from . import _cifar
 from ._files import Array, DataError, MissingFileError, listing, nearest
 from ._idx import find_idx, read_idx_folder
-from ._image_arrays import read_image_array
+from ._image_arrays import array_heads, read_image_array
 from ._image_folders import SUFFIXES, Size, read_image_folder
 from ._image_parts import Part, Parts
 from ._mat import FILES as SVHN_FILES
@@ -129,6 +129,47 @@ def load_images(
     return _split(name, parts, validation_fraction, test_fraction, seed, _note(entry, parts))
 
 
+def holds_images(name_or_path: str | Path) -> bool:
+    """Whether it is for :func:`load_images` to read: a known set of images, a folder, or a .npy or .npz file of images.
+
+    An array is one of images if it has four dimensions, or three and is of bytes; only its head is read.
+
+    Example:
+        >>> holds_images("mnist"), holds_images("power")
+        (True, False)
+    """
+    path = Path(name_or_path).expanduser()
+    if not path.exists():
+        lowered = str(name_or_path).lower()
+        entry = DATASETS.get(_ALIASES.get(lowered, lowered))
+        return entry is not None and entry.kind == "image"
+    return path.is_dir() or any(len(shape) + (kind == np.uint8) >= 4 for shape, kind in array_heads(path))
+
+
+def images_like(name_or_path: str | Path, shape: tuple[int, ...], root: str | Path | None = None) -> Array:
+    """Images that a model of such images can be asked about: those for test, where the files set some apart, or all.
+
+    Args:
+        name_or_path: as for :func:`load_images`; pictures of a folder are brought to the size.
+        shape: (C, H, W).
+        root: as for :func:`load_images`.
+
+    Returns:
+        (N, C, H, W), uint8.
+
+    Raises:
+        DataError: the images have another shape, or there are none.
+    """
+    path = Path(name_or_path).expanduser()
+    pictures = path.is_dir() and _reader(path) is None
+    size = (shape[1], shape[2]) if pictures else None
+    splits = load_images(path if path.exists() else name_or_path, root, 0.0, test_fraction=0.0, size=size)
+    if splits.shape != tuple(shape):
+        expected, got = ("×".join(map(str, each)) for each in (shape, splits.shape))
+        raise DataError(f"Expected images of {expected}; those of '{name_or_path}' are {got}.")
+    return splits.test if len(splits.test) else np.concatenate([splits.train, splits.validation])
+
+
 def _known(name: str | Path) -> Dataset | None:
     """The set of that name; None if it is a path."""
     if not isinstance(name, str):
@@ -233,4 +274,4 @@ def _pick(part: Part, rows: Array) -> Part:
     return images[rows], None if labels is None else labels[rows]
 
 
-__all__ = ["ImageSplits", "load_images"]
+__all__ = ["ImageSplits", "holds_images", "images_like", "load_images"]

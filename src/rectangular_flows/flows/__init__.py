@@ -2,7 +2,7 @@
 
 from .actnorm import ActNorm
 from .adapters import Density, FlowDensity, ZukoDensity, as_density
-from .coupling import AffineCoupling, CheckerboardMask, Mask, SliceMask, even_odd, halves, keep_nothing
+from .coupling import AffineCoupling, CheckerboardMask, Mask, SliceMask, even_odd, halves, keep_nothing, leading
 from .data import Logit, Standardise
 from .injection import Bijection, BijectiveChain, Chain, Identity, Injection, TangentMap, chain
 from .linear import FreeLinear, LULinear, OrthonormalEmbedding, Permutation, Whitening
@@ -49,5 +49,6 @@ __all__ = [
     "even_odd",
     "halves",
     "keep_nothing",
+    "leading",
     "square_multiscale_realnvp",
 ]

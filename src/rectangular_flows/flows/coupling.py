@@ -141,6 +141,20 @@ def halves(shape: int | Shape, keep_first: bool) -> SliceMask:
     return SliceMask(shape, first, second) if keep_first else SliceMask(shape, second, first)
 
 
+def leading(features: int, count: int, keep_first: bool) -> SliceMask:
+    """The first ``count`` coordinates kept and the rest changed, or reversed: the latent coordinates and the others.
+
+    Example:
+        >>> import torch
+        >>> leading(4, 1, keep_first=True).split(torch.arange(4))
+        (tensor([0]), tensor([1, 2, 3]))
+    """
+    if not 1 <= count < features:
+        raise ValueError(f"expected a number of leading coordinates from 1 to {features - 1}; got {count}")
+    first, rest = slice(0, count), slice(count, None)
+    return SliceMask((features,), first, rest) if keep_first else SliceMask((features,), rest, first)
+
+
 def keep_nothing(features: int) -> SliceMask:
     """Every coordinate changed: with a :class:`~.networks.Constant` network, a learned affine map."""
     return SliceMask((features,), slice(0, 0), slice(0, None))
@@ -276,4 +290,5 @@ __all__ = [
     "even_odd",
     "halves",
     "keep_nothing",
+    "leading",
 ]

@@ -238,7 +238,7 @@ class OrthonormalEmbedding(Injection):
             raise ValueError(f"expected 1 ≤ D′ ≤ D; got D′ = {features} and D = {size}")
         super().__init__((features,), shape)
         self.trainable = trainable
-        start = _random_rotation(size)[:, :features].contiguous()
+        start = torch.linalg.qr(torch.randn(size, features))[0]
         if trainable:
             self.raw = nn.Parameter(start)
             self.mean = nn.Parameter(torch.zeros(size))

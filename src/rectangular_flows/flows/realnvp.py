@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from .actnorm import ActNorm
-from .coupling import AffineCoupling, CheckerboardMask, Mask, Scale, even_odd, halves, keep_nothing
+from .coupling import AffineCoupling, CheckerboardMask, Mask, Scale, even_odd, halves, keep_nothing, leading
 from .injection import Bijection, BijectiveChain, Chain, Shape, as_shape
 from .linear import FreeLinear, LULinear, Permutation
 from .multiscale import OnFirstHalf, Split, Squeeze
@@ -30,7 +30,8 @@ class RealNVP(BijectiveChain):
         layers: number of couplings.
         hidden: widths of each coupling's MLP; with ``network="residual"``, equal widths, two for each residual block.
         activation: "tanh", "silu" or "relu".
-        mask: "even-odd" indices or "halves", alternating from layer to layer.
+        mask: what alternates between kept and changed from layer to layer: "even-odd" indices, "halves", or a number: the
+            first so many coordinates and the rest.
         scale: "tanh" (bounded), "exp" (as published) or "sigmoid"; see :class:`~.coupling.AffineCoupling`.
         bound: largest log-scale of one layer with ``scale="tanh"``.
         network: "mlp" or "residual" (a residual MLP).
@@ -53,7 +54,7 @@ class RealNVP(BijectiveChain):
         hidden: Sequence[int] = (64, 64),
         *,
         activation: Activation = "silu",
-        mask: Literal["even-odd", "halves"] = "even-odd",
+        mask: Literal["even-odd", "halves"] | int = "even-odd",
         scale: Scale = "tanh",
         bound: float = 2.0,
         network: Literal["mlp", "residual"] = "mlp",
@@ -62,7 +63,8 @@ class RealNVP(BijectiveChain):
         zero_init: bool = True,
     ):
         as_shape(features)
-        _check_choice("mask", mask, _MASKS)
+        if isinstance(mask, str):
+            _check_choice("mask", mask, _MASKS)
         _check_choice("network", network, ("mlp", "residual"))
         if layers < 1:
             raise ValueError(f"expected at least one layer; got {layers}")
@@ -77,9 +79,16 @@ class RealNVP(BijectiveChain):
                 raise ValueError(f"a residual network needs an even number of equal widths; got {tuple(hidden)}")
             return ResidualMLP(*sizes, hidden[0], len(hidden) // 2, activation, zero_init)
 
+        def divided(keep_first: bool) -> Mask:
+            if features == 1:
+                return keep_nothing(features)
+            if isinstance(mask, str):
+                return _MASKS[mask](features, keep_first)
+            return leading(features, mask, keep_first)
+
         links: list[Bijection] = []
         for i in range(layers):
-            chosen = keep_nothing(features) if features == 1 else _MASKS[mask](features, (layers - i) % 2 == 1)
+            chosen = divided(keep_first=(layers - i) % 2 == 1)
             if mixing is not None:
                 _check_choice("mixing", mixing, _MIXING)
                 links.append(_MIXING[mixing](features))

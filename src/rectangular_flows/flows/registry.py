@@ -43,9 +43,17 @@ LAYERS: dict[str, Callable[[], Injection]] = {
     "standardise": lambda: Standardise(torch.tensor([1.0, -2.0, 0.5]), torch.tensor([0.5, 2.0, 3.0])),
     "real-nvp": lambda: RealNVP(5, layers=3, hidden=(8,), zero_init=False, mixing="free", actnorm=True),
     "real-nvp-residual": lambda: RealNVP(4, 2, (6, 6), network="residual", mask="halves", mixing="lu", zero_init=False),
+    "real-nvp-leading": lambda: RealNVP(5, 3, (6, 6), network="residual", mask=2, zero_init=False),
     "real-nvp-one-feature": lambda: RealNVP(1, layers=2),
     "multiscale-real-nvp": lambda: MultiscaleRealNVP((1, 4, 6), width=3, blocks=1),
     "square-multiscale-real-nvp": lambda: square_multiscale_realnvp((1, 4, 4), width=3, blocks=1),
+    "principal": lambda: chain(
+        Pad(2, 4, order="first"),
+        RealNVP(4, 2, (6,), mask=2, zero_init=False),
+        ActNorm(4),
+        OrthonormalEmbedding(4, (1, 2, 3)),
+        Logit((1, 2, 3), margin=0.05),
+    ),
     "chain": lambda: chain(Pad(2, 4), RealNVP(4, 2, (5,), zero_init=False), Logit(4, margin=0.05)),
 }
 

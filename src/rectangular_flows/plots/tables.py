@@ -68,9 +68,12 @@ def draw_manifold(flow: RectangularFlow, rows: Tensor) -> Figure:
     error = flow.reconstruction_error(rows).sqrt().numpy()
     positive = error[error > 0]
     low = np.log10(max(float(np.quantile(positive, 0.001)), 1e-12)) if len(positive) else -12
-    bins = np.logspace(low, np.log10(float(error.max()) + 1e-12), 50)
-    axes[1].hist(error, bins, color=BLUE, alpha=0.6)
-    axes[1].set_xscale("log")
+    high = np.log10(float(error.max()) + 1e-12)
+    if high - low > 1:
+        axes[1].hist(error, np.logspace(low, high, 50), color=BLUE, alpha=0.6)
+        axes[1].set_xscale("log")
+    else:
+        axes[1].hist(error, np.linspace(0, 10**high, 50), color=BLUE, alpha=0.6)
     axes[1].set_xlabel("distance from the manifold, units of the data", color=INK, fontsize=9)
     title(axes[1], "How far rows are from the manifold", f"median {float(np.median(error)):.3g}")
     values = flow.singular_values(z[:1000]).numpy()

@@ -40,6 +40,12 @@ class Average:
         finally:
             self._swap()
 
+    @torch.no_grad()
+    def restart(self) -> None:
+        """The average is the module's weights as they are now."""
+        for value, parameter in zip(self.values, self._parameters if self.values else [], strict=True):
+            value.copy_(parameter)
+
     def keep(self) -> None:
         """The module has the averaged weights from now on."""
         self._swap()

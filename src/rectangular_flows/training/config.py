@@ -63,7 +63,7 @@ class VolumeSettings:
         return cls(type(volume).__name__)  # type: ignore[arg-type]
 
 
-_AUTO_STEPS, _AUTO_EPOCHS, _AUTO_ROWS = 4_000, 500, 50_000
+_AUTO_STEPS, _AUTO_EPOCHS, _AUTO_ROWS = 3_000, 500, 50_000
 
 
 def _exact() -> Exact:
@@ -86,7 +86,9 @@ class TrainingConfig:
         target_error: mean squared reconstruction error to meet; beta then adapts by dual ascent until it is met.
         dual_rate: speed of that adaptation: the largest relative change of beta in a step.
         epochs: passes over the training data (for "two-step" one pass of each kind); "auto": by the number of rows, as many
-            as make some 4,000 steps, and 500 at the most.
+            as make some 3,000 steps, and 500 at the most.
+        latent_epochs: more epochs after those, in which h trains alone on the best f̃ so far; their schedule starts anew.
+            Where epochs is "auto", half as many.
         epoch_rows: rows that make an epoch, drawn anew for each, so that a large table is validated more than once a
             pass; none: all of them, or 50,000 at the most where epochs is "auto".
         batch_size: rows a step.
@@ -97,6 +99,8 @@ class TrainingConfig:
         warm_up: epochs over which the learning rate rises linearly from zero.
         anneal: (start, end) between which the weight of the likelihood rises linearly from 0 to 1.
         anneal_in: whether these are "epochs" or "steps".
+        start_latent: when the annealing starts, let h take from data whatever it starts from (its whitening) once more:
+            until then f̃ has moved, and h has not been trained.
         clip: largest norm of the gradient, or None.
         ema: decay of an exponential moving average of the weights, such as 0.999, which is evaluated and kept; or None.
         volume_fraction: share of each batch whose log-volume is computed; unbiased, and cheaper in proportion.
@@ -118,6 +122,7 @@ class TrainingConfig:
     target_error: float | None = None
     dual_rate: float = 0.02
     epochs: int | Literal["auto"] = 100
+    latent_epochs: int = 0
     epoch_rows: int | None = None
     batch_size: int = 500
     optimiser: Optimiser = "adam"
@@ -127,6 +132,7 @@ class TrainingConfig:
     warm_up: float = 0.0
     anneal: tuple[float, float] = (0.0, 0.0)
     anneal_in: Literal["epochs", "steps"] = "epochs"
+    start_latent: bool = False
     clip: float | None = None
     ema: float | None = None
     volume_fraction: float = 1.0
@@ -167,11 +173,11 @@ class TrainingConfig:
             value = getattr(self, name)
             if not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"expected a positive {name}; got {value}")
-        for name in (*counts, "seed", "patience", "epoch_rows"):
+        for name in (*counts, "seed", "patience", "epoch_rows", "latent_epochs"):
             value = getattr(self, name)
             if value is not None and value != int(value):
                 raise ValueError(f"expected a whole number as {name}; got {value}")
-        for name in ("weight_decay", "warm_up", "seed"):
+        for name in ("weight_decay", "warm_up", "seed", "latent_epochs"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"expected {name} ≥ 0; got {getattr(self, name)}")
         if self.weight_decay and self.optimiser != "adamw":
@@ -182,6 +188,10 @@ class TrainingConfig:
             raise ValueError(f"expected 0 < volume_fraction ≤ 1; got {self.volume_fraction}")
         if self.ema is not None and not 0 < self.ema < 1:
             raise ValueError(f"expected 0 < ema < 1; got {self.ema}")
+        if self.latent_epochs and self.monitor == "reconstruction":
+            raise ValueError(
+                "monitor='reconstruction' cannot judge latent_epochs, in which only the likelihood changes"
+            )
         if self.method == "two-step" and self.target_error is not None:
             raise ValueError("target_error balances two terms that the two-step method never adds; use method='ml'")
 
@@ -197,13 +207,15 @@ class TrainingConfig:
 
         Example:
             >>> [TrainingConfig(epochs="auto").for_rows(n).epochs for n in (1_000, 20_000, 1_000_000)]
-            [500, 100, 40]
+            [500, 75, 30]
         """
         if self.epochs != "auto":
             return self
         epoch_rows = self.epoch_rows or (_AUTO_ROWS if rows > _AUTO_ROWS else None)
         steps = math.ceil(min(rows, epoch_rows or rows) / self.batch_size)
-        return replace(self, epochs=min(_AUTO_EPOCHS, math.ceil(_AUTO_STEPS / steps)), epoch_rows=epoch_rows)
+        epochs = min(_AUTO_EPOCHS, math.ceil(_AUTO_STEPS / steps))
+        alone = self.latent_epochs or (0 if self.monitor == "reconstruction" else epochs // 2)
+        return replace(self, epochs=epochs, epoch_rows=epoch_rows, latent_epochs=alone)
 
     def settings(self) -> dict[str, Any]:
         """Every setting as a plain value, the volume's beside the others."""

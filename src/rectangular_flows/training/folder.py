@@ -58,6 +58,8 @@ class RunFolder:
                 (self.path / name).unlink(missing_ok=True)
             for name in (CHECKPOINT, "figures", "tensorboard"):
                 shutil.rmtree(self.path / name, ignore_errors=True)
+            for figures in self.path.glob("ood-*/ood.*"):
+                figures.unlink()
         self.path.mkdir(parents=True, exist_ok=True)
         versions = {"rectangular_flows": __version__, "torch": torch.__version__, "python": platform.python_version()}
         started = datetime.now(UTC).isoformat(timespec="seconds")

@@ -30,7 +30,9 @@ from .setup import choose_device, make_optimiser, seed_everything
 from .signals import Interrupted, StopSignals
 
 _PASSES: dict[str, tuple[Part, ...]] = {"ml": ("all",), "two-step": ("likelihood", "reconstruction")}
+_LATENT_PASSES: tuple[Part, ...] = ("likelihood",)
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
+_START_ROWS = 5_000
 _DONE = "all epochs done"
 
 
@@ -56,7 +58,8 @@ def fit(
 
     Args:
         flow: the model; initialise it from data first if it has layers that want that (``flow.initialise(data)``).
-        data: rows, (N, *data_shape), a tensor or a NumPy array (which may be memory-mapped).
+        data: rows, (N, *data_shape), a tensor, a NumPy array (which may be memory-mapped) or an
+            :class:`~rectangular_flows.data.ImageRows`.
         config: the settings.
         validation: rows for choosing the best weights and for stopping early; a tenth of the data, held out by seed,
             unless given.
@@ -115,18 +118,19 @@ class _Loop:
         self.objective = Objective(flow, config.volume, config.beta, config.volume_fraction)
         self.module = world.wrap(self.objective)
         self.parameters = [p for p in flow.parameters() if p.requires_grad]
+        self.latent_trains = any(p.requires_grad for p in flow.latent.parameters())
         self.optimiser = make_optimiser(self.parameters, config)
         self.average = Average(flow, config.ema)
-        self.passes = _PASSES[config.method]
+        passes = _PASSES[config.method]
         self.epoch_rows = min(len(train), config.epoch_rows or len(train))
         self.batches = math.ceil(self.epoch_rows / config.batch_size)
-        self.steps_per_epoch = self.batches * len(self.passes)
+        self.steps_per_epoch = self.batches * len(passes)
         self.annealed = math.ceil(annealing(config, self.steps_per_epoch)[1])
         first = take(train, slice(8), held_out.device, held_out.dtype)
-        self.rows_at_once = rows_within(self.objective, first, config.memory, self.passes[-1])
+        self.rows_at_once = rows_within(self.objective, first, config.memory, passes[-1])
         self.run = Run(flow, config, folder=out)
         self.folder = None if out is None else RunFolder(out)
-        self.progress = self.run.progress = Progress(config.beta, steps=self.steps_per_epoch * config.whole_epochs)
+        self.progress = self.run.progress = Progress(config.beta, steps=self._steps(None))
         self.started = self.saved = time.perf_counter()
 
     def open(self, settings: Mapping[str, Any], resume: bool, overwrite: bool) -> None:
@@ -145,9 +149,10 @@ class _Loop:
             self.folder.checkpoint, self.flow, self.optimiser, self.average
         )
         self.run.progress = self.progress
-        self.progress.steps = self.steps_per_epoch * self.config.whole_epochs
-        if self.progress.epoch < self.config.whole_epochs and self.progress.finished == _DONE:
+        self.progress.steps = self._steps(self.progress.latent_from)
+        if self.progress.epoch < self._last_epoch and self.progress.finished == _DONE:
             self.progress.finished = ""  # more epochs than before were asked for
+        self._go_on_with_latent()
         self.run.history = [line for line in read_history(self.folder.path) if line.epoch <= self.progress.epoch]
         self.started -= self.progress.seconds
         if self.world.first:
@@ -159,7 +164,7 @@ class _Loop:
         alone = self.world.size == 1
         with StopSignals(enabled=self.folder is not None) as signals:
             while not progress.finished:
-                while progress.turn < len(self.passes):
+                while progress.turn < len(self._passes):
                     order = shuffled(len(self.train), config.seed, progress.epoch, progress.turn)
                     batches = order[: self.epoch_rows].split(config.batch_size)
                     while progress.batch < self.batches:
@@ -178,7 +183,7 @@ class _Loop:
                     progress.turn, progress.batch = progress.turn + 1, 0
 
                 epoch = progress.epoch + 1
-                if epoch % config.evaluate_every == 0 or epoch == config.whole_epochs:
+                if epoch % config.evaluate_every == 0 or epoch == self._last_epoch:
                     values = None
                     stop = self.world.any(signals.requested)
                     with self.average.in_place():
@@ -191,8 +196,9 @@ class _Loop:
                     if on_epoch is not None and self.world.first:
                         on_epoch(run)
                 progress.epoch, progress.turn = epoch, 0
-                if epoch == config.whole_epochs:
+                if epoch == self._last_epoch:
                     progress.finished = progress.finished or _DONE
+                self._go_on_with_latent()
                 if progress.finished or time.perf_counter() - self.saved > _SECONDS_BETWEEN_CHECKPOINTS:
                     self._save()
 
@@ -204,22 +210,67 @@ class _Loop:
         self.flow.eval()
         return run
 
+    # --- the phases: f̃ and h together, then h alone
+
+    @property
+    def _passes(self) -> tuple[Part, ...]:
+        return _PASSES[self.config.method] if self.progress.latent_from is None else _LATENT_PASSES
+
+    @property
+    def _last_epoch(self) -> int:
+        before = self.progress.latent_from
+        return self.config.whole_epochs if before is None else before + self.config.latent_epochs
+
+    def _steps(self, latent_from: int | None) -> int:
+        before = self.config.whole_epochs if latent_from is None else latent_from
+        return self.steps_per_epoch * before + self.batches * self.config.latent_epochs * self.latent_trains
+
+    def _go_on_with_latent(self) -> None:
+        """After the last epoch of f̃ and h together, or after stopping early: h alone, on the best weights so far."""
+        progress = self.progress
+        wanted = self.config.latent_epochs and self.latent_trains
+        if not (progress.finished and wanted and progress.latent_from is None):
+            return
+        if self.run.best_weights:
+            self.flow.load_state_dict(self.run.best_weights)
+        else:  # nothing was ever judged: what would have been
+            self.average.keep()
+        self.average.restart()
+        self.optimiser = make_optimiser(self.parameters, self.config)  # without the momentum of other weights
+        progress.latent_from, progress.finished, progress.steps = progress.epoch, "", self._steps(progress.epoch)
+
+    def _start_latent(self) -> None:
+        """Let h start from the coordinates that f̃ gives now; a function of f̃, so that doing it twice changes nothing."""
+        rows = take(self.train, shuffled(len(self.train), self.config.seed)[:_START_ROWS], self.held_out.device)
+        with torch.no_grad():
+            parts = rows.to(self.held_out.dtype).split(self.flow.rows_at_once())
+            self.flow.latent.initialise(torch.cat([self.flow.encode(part) for part in parts]))
+        self.average.restart()
+        self.progress.latent_started = True
+
     # --- a step
 
     @property
     def _now(self) -> float:
-        passed = self.progress.turn == len(self.passes)  # validating: what the last step had
+        passed = self.progress.turn == len(self._passes)  # validating: what the last step had
         return self.progress.epoch + (self.batches - 1 if passed else self.progress.batch) / self.batches
 
     @property
     def _weight(self) -> float:
-        return likelihood_weight(self.config, self._now, self.steps_per_epoch)
+        alone = self.progress.latent_from is not None
+        return 1.0 if alone else likelihood_weight(self.config, self._now, self.steps_per_epoch)
+
+    @property
+    def _rate(self) -> float:
+        return learning_rate(self.config, self._now, self.progress.latent_from)
 
     def _gradient(self, batch: Tensor) -> tuple[Terms, Tensor] | None:
         """The gradient of a batch, in parts that fit the memory; its terms and the gradient's norm. None: no step."""
-        part, weight = self.passes[self.progress.turn], self._weight
-        if part == "likelihood" and weight == 0:
+        part, weight = self._passes[self.progress.turn], self._weight
+        if part == "likelihood" and (weight == 0 or not self.latent_trains):
             return None
+        if self.config.start_latent and weight > 0 and not self.progress.latent_started:
+            self._start_latent()
         for parameter in self.parameters:
             parameter.grad = None
         self.objective.beta = self.progress.beta
@@ -247,12 +298,13 @@ class _Loop:
         if config.clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, config.clip, norm)
         for group in self.optimiser.param_groups:
-            group["lr"] = learning_rate(config, self._now)
+            group["lr"] = self._rate
         self.optimiser.step()
         self.average.update(progress.step)
         loss, error = float(terms.loss), float(terms.reconstruction)
         progress.add(loss=loss, error=error, norm=float(norm))
-        progress.beta = self.world.agree(dual_step(config, progress.beta, error))
+        if not math.isnan(error):  # a pass that knows no reconstruction
+            progress.beta = self.world.agree(dual_step(config, progress.beta, error))
 
     def _judge(self, epoch: int, values: Values) -> None:
         """A line of the history; the best weights if these are better; whether to stop."""
@@ -267,17 +319,18 @@ class _Loop:
             train_reconstruction=progress.mean("error"),
             weight=self._weight,
             beta=progress.beta,
-            learning_rate=learning_rate(config, self._now),
+            learning_rate=self._rate,
             gradient_norm=progress.mean("norm"),
             seconds=time.perf_counter() - self.started,
             metrics=values.metrics,
         )
         judged = self.world.agree(line.value(config.monitor))
-        if epoch >= self.annealed:  # before the end of the annealing nothing is comparable, and nothing counts
+        since = self.annealed if progress.latent_from is None else progress.latent_from
+        if epoch >= since:  # before the end of the annealing nothing is comparable, and nothing counts
             if judged < progress.best:  # never true of NaN
                 progress.best, progress.best_epoch = judged, epoch
                 run.best_weights = copy.deepcopy(self.flow.state_dict())
-            waited = epoch - max(progress.best_epoch, self.annealed)
+            waited = epoch - max(progress.best_epoch, since)
             if config.patience is not None and waited >= config.patience:
                 progress.finished = f"no better {config.monitor} for {waited} epochs"
         progress.sums = {}
@@ -305,7 +358,7 @@ class _Loop:
 
     def _stop(self, signals: StopSignals) -> None:
         self._save()
-        where = f"epoch {self.progress.epoch + 1} of {self.config.whole_epochs}, step {self.progress.step}"
+        where = f"epoch {self.progress.epoch + 1} of {self._last_epoch}, step {self.progress.step}"
         how = f"rnf fit --resume {self.run.folder}"
         raise Interrupted(f"stopped in {where}; everything is saved. Go on with: {how}", signals.number or 2)
 

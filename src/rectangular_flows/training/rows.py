@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from math import prod
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..data.pixels import ImageRows
 from ..errors import NonFiniteError
 from ..flows.injection import Shape
 
-_CHUNK = 100_000
+_CHUNK_BYTES = 2**26
 
 
 class Picked:
-    """Some rows of an array, read when they are asked for: a memory-mapped file is never copied whole.
+    """Some rows of an array, read when they are asked for: a memory-mapped file, or images, are never copied whole.
 
     Args:
         values: (N, …).
@@ -26,7 +29,7 @@ class Picked:
         array([[8, 9]])
     """
 
-    def __init__(self, values: np.ndarray[Any, Any], index: np.ndarray[Any, Any]):
+    def __init__(self, values: np.ndarray[Any, Any] | ImageRows, index: np.ndarray[Any, Any]):
         self.values, self.index = values, index
         self.shape, self.dtype = (len(index), *values.shape[1:]), values.dtype
 
@@ -37,14 +40,14 @@ class Picked:
         return np.asarray(self.values[self.index[key]])
 
 
-Rows = Tensor | np.ndarray[Any, Any] | Picked
+Rows = Tensor | np.ndarray[Any, Any] | ImageRows | Picked
 
 
 def pick(values: Rows, index: np.ndarray[Any, Any]) -> Rows:
-    """Some of the rows; those of a memory-mapped array stay on disk."""
+    """Some of the rows; those of a memory-mapped array stay on disk, and images bytes."""
     if isinstance(values, Picked):
         return Picked(values.values, values.index[index])
-    if isinstance(values, np.memmap):
+    if isinstance(values, np.memmap | ImageRows):
         return Picked(values, index)
     return values[index]
 
@@ -73,11 +76,22 @@ def check(rows: Rows, name: str, shape: Shape) -> None:
     if len(rows) < 2:
         raise ValueError(f"expected at least two rows of {name}; got {len(rows)}")
     bad = 0
-    for i in range(0, len(rows), _CHUNK):
-        part = take(rows, slice(i, i + _CHUNK))
-        bad += int((~torch.isfinite(part).flatten(1).all(dim=1)).sum())
+    for part in parts_of(rows):
+        bad += int((~torch.isfinite(take(rows, part)).flatten(1).all(dim=1)).sum())
     if bad:
         raise NonFiniteError(f"{bad} of {len(rows)} rows of {name} have NaN or infinite entries; drop or repair them")
+
+
+def parts_of(rows: Rows) -> Iterator[slice]:
+    """The rows in parts of some 64 MiB.
+
+    Example:
+        >>> len(list(parts_of(np.zeros((300, 2)))))
+        1
+    """
+    each = prod(rows.shape[1:]) * rows.dtype.itemsize
+    step = max(1, _CHUNK_BYTES // each)
+    return (slice(start, start + step) for start in range(0, len(rows), step))
 
 
 def take(
@@ -102,4 +116,4 @@ def mix(*parts: int) -> int:
     return int(state[0] >> np.uint64(1))
 
 
-__all__ = ["Picked", "Rows", "check", "mix", "pick", "shuffled", "split", "take"]
+__all__ = ["Picked", "Rows", "check", "mix", "parts_of", "pick", "shuffled", "split", "take"]

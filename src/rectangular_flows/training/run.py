@@ -59,6 +59,10 @@ class Progress:
     """Epochs that are done."""
     turn: int = 0
     """Which pass of the epoch (the two-step method has two)."""
+    latent_started: bool = False
+    """Whether h took its start from data, where it does so in training."""
+    latent_from: int | None = None
+    """The epoch after which h trains alone, once it does."""
     batch: int = 0
     step: int = 0
     best: float = math.inf

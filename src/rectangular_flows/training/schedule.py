@@ -26,23 +26,27 @@ def likelihood_weight(config: TrainingConfig, epoch: float, steps_per_epoch: int
     start, end = annealing(config, steps_per_epoch)
     if epoch >= end:
         return 1.0
-    return max(0.0, (epoch - start) / (end - start))
+    return 0.0 if epoch <= start else (epoch - start) / (end - start)
 
 
-def learning_rate(config: TrainingConfig, epoch: float) -> float:
+def learning_rate(config: TrainingConfig, epoch: float, latent_from: float | None = None) -> float:
     """The rate: linear warm-up, then constant, half a cosine down to zero, or one cycle.
 
     One cycle (Smith & Topin, arXiv:1708.07120): from 1/25 of the peak up to it, then down to 1/10,000 of it, on cosines.
+    The epochs of h alone, which begin at ``latent_from``, have a schedule of their own, without warm-up.
 
     Example:
         >>> learning_rate(TrainingConfig(epochs=10, learning_rate=0.1, schedule="cosine"), 5)
         0.05
     """
-    if epoch < config.warm_up:
+    if latent_from is None and epoch < config.warm_up:
         return config.learning_rate * epoch / config.warm_up
     if config.schedule == "constant":
         return config.learning_rate
-    progress = min(1.0, (epoch - config.warm_up) / max(config.whole_epochs - config.warm_up, 1e-9))
+    start, length = config.warm_up, config.whole_epochs - config.warm_up
+    if latent_from is not None:
+        start, length = latent_from, config.latent_epochs
+    progress = min(1.0, (epoch - start) / max(length, 1e-9))
     if config.schedule == "cosine":
         return config.learning_rate * _cosine(1, 0, progress)
     if progress < _RISE:

@@ -1,0 +1,310 @@
+"""Images from a file to samples: the models, their units, training, and the commands."""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import rectangular_flows as rnf
+from rectangular_flows import flows
+from rectangular_flows.commands.report import plot_command, report_command
+from rectangular_flows.commands.score import sample_command, score_command
+from rectangular_flows.data import ImageRows
+from rectangular_flows.data.images import holds_images, images_like
+from rectangular_flows.experiment import build_flow, prepare
+from rectangular_flows.settings import DataSettings, FitSettings, ModelSettings, read_preset
+from rectangular_flows.training import Objective
+from rectangular_flows.training.rows import Picked, check, pick, split, take
+from rectangular_flows.volume import Exact, Stochastic
+from rectangular_flows.volume.bundle import core_and_tail
+from tests.conftest import shaken
+
+SAMPLES = Path(__file__).parent / "data" / "samples"
+MNIST = SAMPLES / "mnist-300.npz"
+SMALL = {
+    "latent_dim": 6,
+    "directions": 24,
+    "layers": 4,
+    "hidden": [32, 32],
+    "latent_layers": 2,
+    "latent_hidden": [16, 16],
+}
+FEW = {"epochs": 4, "latent_epochs": 2, "batch_size": 60, "anneal": [1, 2]}
+
+
+def settings(**changes):
+    return FitSettings.from_flat({**read_preset("image-fast"), "data": str(MNIST), **SMALL, **FEW, **changes})
+
+
+def tiny(pixels="logit", dtype=torch.float64):
+    """A model of images 1×3×4 with all of its parts away from their start."""
+    images = ImageRows(np.random.default_rng(0).integers(0, 256, (200, 1, 3, 4), dtype=np.uint8))
+    model = ModelSettings(
+        2, "principal", pixels=pixels, directions=7, hidden=(8, 8), network="residual", latent_layers=1
+    )
+    return shaken(build_flow(model, images, seed=0), amount=0.1, dtype=dtype), torch.from_numpy(images[:6]).to(dtype)
+
+
+# --- the fast model
+
+
+@pytest.mark.parametrize("pixels", ["logit", "plain"])
+@pytest.mark.parametrize("model_units", [False, True])
+def test_density_against_autograd_and_singular_values(pixels, model_units):
+    flow, x = tiny(pixels)
+    x = flow.to_model_units(x) if model_units else x
+    z = flow.encode(x, model_units=model_units)
+    decode = torch.func.vmap(torch.func.jacrev(lambda v: flow.decode(v[None], model_units=model_units)[0].flatten()))
+    J = decode(z)
+    assert J.shape == (6, 12, 2)
+    expected = flow.latent.log_prob(z) - torch.linalg.svdvals(J).log().sum(dim=1)
+    torch.testing.assert_close(flow.log_prob(x, model_units=model_units), expected, rtol=0, atol=1e-10)
+
+
+def test_training_skips_the_embedding_and_densities_of_pixels_do_not():
+    flow, x = tiny()
+    z = flow.encode(x)
+    core, tail = core_and_tail(flow, z, model_units=True)
+    assert [type(link).__name__ for link in tail] == ["OrthonormalEmbedding"]
+    assert core[-1].out_shape == (7,)
+    core, tail = core_and_tail(flow, z)
+    assert not tail
+    assert isinstance(core[-1], flows.Logit)
+
+
+def test_the_start_is_pca():
+    data = prepare(settings().data, 6, 0)
+    flow = build_flow(settings().model, data.train, 0)
+    y = flow.to_model_units(take(data.train, slice(None))).flatten(1)
+    centred = (y - y.mean(dim=0)).double()
+    U = torch.linalg.svd(centred, full_matrices=False).Vh[:6].T
+    expected = (centred @ U @ U.T).square().sum() / len(y)
+    error = flow.reconstruction_error(y.unflatten(1, (1, 28, 28)), model_units=True).mean()
+    assert error.item() == pytest.approx(float(centred.square().sum() / len(y) - expected), rel=1e-3)
+    z = flow.encode(take(data.train, slice(None)))
+    torch.testing.assert_close(torch.cov(z.T), torch.eye(6), rtol=0, atol=0.02)
+
+
+def test_directions_are_limited_by_the_data():
+    images = ImageRows(np.random.default_rng(0).integers(0, 256, (9, 1, 4, 4), dtype=np.uint8))
+    flow = build_flow(ModelSettings(2, "principal", hidden=(4,)), images, seed=0)
+    assert flow.ambient.in_shape == (8,)
+    with pytest.raises(ValueError, match="latent dimension below the number of directions, 8 "):
+        build_flow(ModelSettings(8, "principal"), images, seed=0)
+
+
+def test_wide_tables_too():
+    table = torch.randn(300, 5, generator=torch.Generator().manual_seed(0)) @ torch.randn(5, 30)
+    flow = build_flow(ModelSettings(2, "principal", directions=5, hidden=(8,)), table, seed=0)
+    assert isinstance(flow.layers()[-1], flows.Standardise)
+    assert flow.project(table).shape == (300, 30)
+    with pytest.raises(ValueError, match="multiscale is for images"):
+        build_flow(ModelSettings(2, "multiscale"), table, seed=0)
+
+
+def test_a_short_training_lowers_both_terms():
+    chosen = settings(epochs=15, latent_epochs=3, anneal=[0, 0], beta=0.1, learning_rate=3e-3, ema=0.9, batch_size=40)
+    data = prepare(chosen.data, 6, 0)
+    flow = build_flow(chosen.model, data.train, 0)
+    with torch.no_grad():
+        before = Objective(flow, Exact(), 0.1)(take(data.validation, slice(None)))
+    run = rnf.fit(flow, data.train, chosen.training, validation=data.validation)
+    best = next(line for line in run.history if line.epoch == run.best_epoch)
+    assert best.reconstruction < 0.95 * float(before.reconstruction)
+    assert best.negative_log_likelihood < float(before.negative_log_likelihood)
+    assert run.history[-1].negative_log_likelihood < run.history[14].negative_log_likelihood  # h alone
+
+
+def test_settings_of_other_models_are_refused():
+    data = prepare(settings().data, 6, 0)
+    with pytest.raises(ValueError, match=r"images need --ambient principal or multiscale.*--preset image-fast"):
+        build_flow(ModelSettings(6), data.train, 0)
+    with pytest.raises(ValueError, match="--columns is for tables"):
+        prepare(DataSettings(str(MNIST), columns=("1",)), 6, 0)
+
+
+# --- data
+
+
+def test_images_stay_bytes():
+    rows = ImageRows(np.zeros((50, 1, 8, 8), np.uint8))
+    some = pick(rows, np.array([4, 7, 9]))
+    assert isinstance(some, Picked)
+    assert some.values is rows
+    assert (some[:2] == rows[np.array([4, 7])]).all()
+    again = pick(some, np.array([2, 0]))
+    assert (again[:] == rows[np.array([9, 4])]).all()
+    kept, held_out = split(rows, None, (1, 8, 8), seed=0)
+    assert (len(kept), len(held_out)) == (45, 5)
+    assert take(kept, torch.tensor([3])).dtype == torch.float32
+
+
+def test_checks_read_a_part_at_a_time(monkeypatch):
+    from rectangular_flows import storage
+    from rectangular_flows.training import rows as module
+
+    rows = ImageRows(np.random.default_rng(0).integers(0, 256, (50, 1, 8, 8), dtype=np.uint8))
+    whole = storage.fingerprint(rows)
+    monkeypatch.setattr(module, "_CHUNK_BYTES", 7 * 256)
+    monkeypatch.setattr(storage, "_CHUNK_BYTES", 7 * 256)
+    sizes = []
+    read = ImageRows.__getitem__
+    monkeypatch.setattr(ImageRows, "__getitem__", lambda self, key: sizes.append(key) or read(self, key))
+    check(rows, "data", (1, 8, 8))
+    assert storage.fingerprint(rows) == whole
+    assert {key.stop - key.start for key in sizes} == {7}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Pictures of two classes, the second after the first, of different sizes."""
+    images = np.load(MNIST)["images"].reshape(-1, 28, 28)
+    for i, image in enumerate(images[:60]):
+        path = tmp_path / "pictures" / "ab"[i >= 30] / f"{i:02}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image).resize((20 + i % 2, 24)).save(path)
+    return tmp_path / "pictures"
+
+
+def test_where_images_come_from(tmp_path, folder):
+    images = np.load(MNIST)["images"].reshape(-1, 28, 28)
+    np.save(tmp_path / "images.npy", images[:40])
+    np.save(tmp_path / "four.npy", images[:40, None] / 255.0)
+    np.savez(tmp_path / "table.npz", data=images[:40].reshape(40, -1))
+    (tmp_path / "damaged.npz").write_bytes(b"PK\x03\x04")
+    (tmp_path / "table.csv").write_text("1,2\n")
+    yes = ("mnist", "FMNIST", "svhn", folder, MNIST, tmp_path / "images.npy", tmp_path / "four.npy")
+    no = ("power", "circle", "nowhere", tmp_path / "table.npz", tmp_path / "damaged.npz", tmp_path / "table.csv")
+    assert [holds_images(str(source)) for source in yes] == [True] * len(yes)
+    assert [holds_images(str(source)) for source in no] == [False] * len(no)
+    assert images_like(tmp_path / "images.npy", (1, 28, 28)).shape == (40, 1, 28, 28)
+    assert images_like(folder, (1, 10, 12)).shape == (60, 1, 10, 12)
+    with pytest.raises(ValueError, match=r"Expected images of 3×32×32; those of .* are 1×28×28"):
+        images_like(tmp_path / "images.npy", (3, 32, 32))
+
+
+def test_the_test_images_are_scored_where_some_are_set_apart(tmp_path):
+    parts = {name: np.full((count, 4, 4), count, np.uint8) for name, count in (("train", 9), ("test", 5))}
+    np.savez(tmp_path / "parts.npz", **parts)
+    assert (images_like(tmp_path / "parts.npz", (1, 4, 4)) == 5).all()
+
+
+def test_other_files_for_validation_and_test(tmp_path, folder):
+    images = np.load(MNIST)["images"].reshape(-1, 28, 28)
+    np.save(tmp_path / "more.npy", images[:11, :8, :12])
+    options = {"validation_data": str(tmp_path / "more.npy"), "image_size": (8, 12)}
+    data = prepare(DataSettings(str(folder), **options), 2, 0)
+    assert [len(rows) for rows in (data.train, data.validation, data.test)] == [54, 11, 6]
+    assert data.image_shape == (1, 8, 12)
+
+
+# --- the command line
+
+
+def run(*arguments, cwd=None):
+    command = [sys.executable, "-m", "rectangular_flows.cli", *map(str, arguments)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
+
+
+def flags(values):
+    texts = {name: ",".join(map(str, v)) if isinstance(v, list) else v for name, v in values.items()}
+    return [f"--{name.replace('_', '-')}={text}" for name, text in texts.items()]
+
+
+def test_fit_sample_score_evaluate_report(tmp_path, folder):
+    few = flags({**SMALL, **FEW, "epochs": 2, "latent_epochs": 1, "anneal": [0, 1]})
+    done = run("fit", MNIST, "--preset", "image-fast", *few, "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "-o samples.png" in done.stdout
+    facts = json.loads((tmp_path / "run" / "model.json").read_text())["facts"]
+    assert facts["image"] == [1, 28, 28]
+    assert facts["columns"] == []
+    done = run("sample", "run", "-n", 5, cwd=tmp_path)
+    assert (done.stdout, done.stderr) == ("5 images in samples.npy\n", "")
+    samples = np.load(tmp_path / "samples.npy")
+    assert (samples.shape, samples.dtype) == ((5, 1, 28, 28), np.uint8)
+    for name in ("samples.npz", "deep/samples.png"):
+        sample_command(tmp_path / "run", 5, tmp_path / name, 0)
+    assert (np.load(tmp_path / "samples.npz")["images"] == samples).all()
+    with Image.open(tmp_path / "deep" / "samples.png") as picture:
+        assert picture.size[0] > 3 * 28
+    with pytest.raises(ValueError, match=r"Say -o samples\.png"):
+        sample_command(tmp_path / "run", 5, tmp_path / "samples.csv", 0)
+    score_command(tmp_path / "run", str(SAMPLES / "fashion-mnist-300.npz"), tmp_path / "scores.csv", False, True)
+    lines = (tmp_path / "scores.csv").read_text().splitlines()
+    assert len(lines) == 301
+    assert lines[0] == "log_density,reconstruction_error,outlier_score," + ",".join(f"z{i + 1}" for i in range(6))
+    done = run("evaluate", "run", "--rows", 20, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    figures = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+    assert figures["test_rows"] == 20
+    assert 0 < figures["reconstruction_error"] < figures["model_reconstruction_error"]
+    plot_command(tmp_path / "run")
+    drawn = {path.stem for path in (tmp_path / "run" / "figures").iterdir()}
+    assert drawn >= {"samples", "reconstructions", "manifold"}
+    report_command(tmp_path / "run", None)
+    assert "784 pixels" in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_fit_a_folder_and_go_on(tmp_path, folder):
+    few = flags({**SMALL, "directions": 20, "batch_size": 20, "epochs": 1, "latent_epochs": 1, "anneal": [0, 0]})
+    options = ["--preset", "image-fast-two-step", "--image-size=10,12", "--out", "run"]
+    done = run("fit", folder, *few, *options, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert rnf.load(tmp_path / "run").data_shape == (1, 10, 12)
+    done = run("fit", "--resume", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    score_command(tmp_path / "run", str(folder), tmp_path / "scores.csv", False, False)
+    assert len((tmp_path / "scores.csv").read_text().splitlines()) == 61
+    with pytest.raises(ValueError, match="Expected images of 1×10×12"):
+        score_command(tmp_path / "run", str(MNIST), tmp_path / "scores.csv", False, False)
+
+
+# --- the paper's model
+
+PUBLISHED = [  # h has 10 couplings, or 5
+    ("mnist-published", (1, 28, 28), 1e-6, 5_962_350),
+    ("fashion-mnist-published-k1", (1, 28, 28), 1e-6, 5_962_350 - 5 * 4_180),
+    ("cifar10-published-two-step", (3, 32, 32), 0.05, 5_986_490 - 5 * 4_180),
+    ("svhn-published", (3, 32, 32), 0.05, 5_986_490),
+]
+
+
+@pytest.mark.parametrize(("preset", "shape", "margin", "parameters"), PUBLISHED)
+def test_published_presets(preset, shape, margin, parameters):
+    chosen = FitSettings.from_flat(read_preset(preset))
+    flow = build_flow(chosen.model, ImageRows(np.zeros((2, *shape), np.uint8)), 0)
+    assert sum(p.numel() for p in flow.parameters()) == parameters
+    assert flow.latent_dim == 20
+    assert flow.layers()[-1].margin == margin
+    assert math.prod(flow.ambient.in_shape) == math.prod(shape) // 2
+    assert chosen.training.monitor == "objective"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("volume", [Exact(), Stochastic(1, "gaussian", "cg", 1e-3)], ids=["exact", "stochastic"])
+@pytest.mark.parametrize("preset", ["mnist-published", "cifar10-published"])
+def test_a_step_of_the_published_model(preset, volume):
+    chosen = FitSettings.from_flat(read_preset(preset))
+    shape = {"mnist": (1, 28, 28), "cifar10": (3, 32, 32)}[preset.split("-")[0]]
+    images = np.random.default_rng(0).integers(0, 256, (2, *shape), dtype=np.uint8)
+    rows = ImageRows(images)
+    flow = build_flow(chosen.model, rows, 0)
+    start = {name: value.clone() for name, value in flow.state_dict().items()}
+    config = rnf.TrainingConfig(
+        volume=volume, beta=5.0, epochs=1, batch_size=2, learning_rate=1e-4, validation_rows=1, memory=4096.0
+    )
+    run_ = rnf.fit(flow, rows, config, validation=rows)
+    assert run_.progress.step == 1
+    assert math.isfinite(run_.history[-1].objective)
+    changed = [name for name, value in run_.flow.state_dict().items() if not torch.equal(value, start[name])]
+    assert any(name.startswith("ambient") for name in changed)
+    assert any(name.startswith("latent") for name in changed)
