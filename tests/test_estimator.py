@@ -85,7 +85,7 @@ def test_in_a_pipeline_and_a_grid():
 
 def test_outliers():
     X = helix(1000)
-    settings = {"latent_dim": 1, "epochs": 40, "batch_size": 100, "learning_rate": 1e-2, "random_state": 0}
+    settings = {"latent_dim": 1, "epochs": 40, "batch_size": 100, "learning_rate": 3e-3, "random_state": 0}
     detector = rnf.RectangularFlowOutlierDetector(contamination=0.05, **settings).fit(X)
     assert np.mean(detector.predict(X) == -1) == pytest.approx(0.05, abs=0.01)
     off = helix(100, seed=2) + np.array([0, 0, 2.0])  # beside the manifold

@@ -32,7 +32,7 @@ def root(tmp_path, monkeypatch):
 
 
 def test_it_trains_evaluates_draws_and_says_what_is_missing(root, capsys):
-    command = ["reproduce", "tabular", "--sets", "power,gas", "--methods", "exact,two-step", "--seeds", "2"]
+    command = ["reproduce", "tabular", "--sets", "power,gas", "--methods", "exact,two-step", "--seeds", "1"]
     assert main([*command, "--epochs", "1", "--jobs", "2"]) == 0
     said = capsys.readouterr().out
     assert "gas: data not at hand" in said
@@ -42,12 +42,12 @@ def test_it_trains_evaluates_draws_and_says_what_is_missing(root, capsys):
     for name in ("tabular.png", "report.html", "results.json"):
         assert (folder / name).stat().st_size > 100
     numbers = json.loads((folder / "results.json").read_text())
-    assert [(g["method"], len(g["results"])) for g in numbers["groups"]] == [("exact", 2), ("two-step", 2)]
+    assert [(g["method"], len(g["results"])) for g in numbers["groups"]] == [("exact", 1), ("two-step", 1)]
     assert all(math.isfinite(r["fid_like"]) for g in numbers["groups"] for r in g["results"])
     # a second time nothing is trained or evaluated again
     models = {path: path.stat().st_mtime_ns for path in folder.rglob("model.safetensors")}
     scores = {path: path.stat().st_mtime_ns for path in folder.rglob("tabular.json")}
-    assert len(models) == len(scores) == 4
+    assert len(models) == len(scores) == 2
     assert main([*command, "--epochs", "1", "--jobs", "2"]) == 0
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("tabular.json")} == scores
     assert json.loads((folder / "results.json").read_text())["groups"] == numbers["groups"]
