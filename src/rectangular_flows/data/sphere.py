@@ -105,7 +105,7 @@ def read_sphere(
         _check_range(table, column, name, limit)
     values = np.concatenate([to_xyz(part[:, list(order)]) for part in chunks(table.values)])
     degrees = tuple(table.columns[i] for i in order) if any(map(_kind, table.columns)) else ()
-    return SphereTable(values, XYZ, table.source, table.dropped, degrees=degrees)
+    return SphereTable(values, XYZ, table.source, table.dropped, kept=table.kept, degrees=degrees)
 
 
 def read_more(path: str | Path, degrees: tuple[str, ...], drop_invalid: bool = False) -> SphereTable:

@@ -45,6 +45,7 @@ class Table:
         source: the file name as given.
         dropped: how many rows ``drop_invalid`` left out.
         named: whether the names come from the file.
+        kept: the numbers, from 1, of the rows that are left, where some were dropped; None where none were.
     """
 
     values: Array
@@ -52,6 +53,7 @@ class Table:
     source: str
     dropped: int = 0
     named: bool = True
+    kept: Array | None = None
 
     def sha256(self) -> str:
         """Of type, shape, column names and values, in chunks: the same table read from another file has the same sum.
@@ -273,7 +275,7 @@ def _without_invalid(table: Table, drop: bool, row_name: str, row_number: Callab
             raise DataError(
                 f"Expected some row without NaN or infinite cells; all {len(bad)} of '{table.source}' have one."
             )
-        return replace(table, values=np.asarray(table.values[good]), dropped=len(bad))
+        return replace(table, values=np.asarray(table.values[good]), dropped=len(bad), kept=np.flatnonzero(good) + 1)
     places = []
     for row in bad[:3]:
         column = int(np.flatnonzero(~np.isfinite(table.values[row]))[0])
