@@ -79,7 +79,9 @@ def draw_tabular(
             axis.set_axisbelow(True)
             plain(axis)
             title(axis, f"{name.upper()}: {text}", "a dot for each seed, a line for the mean")
-    figure.legend(handles=_legend(groups), loc="outside lower center", ncols=5, frameon=False, fontsize=9)
+    figure.legend(
+        handles=_legend(groups), loc="outside lower center", ncols=min(5, 2 * len(names)), frameon=False, fontsize=8
+    )
     return figure
 
 
