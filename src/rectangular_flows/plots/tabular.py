@@ -34,6 +34,8 @@ def draw_tabular(
 ) -> Figure:
     """One column a data set; above, FID-like scores, below, squared sliced Wasserstein distances; logarithmic.
 
+    Runs that broke down, beyond the axis, are marked at its end with their scores.
+
     Args:
         groups: what to show.
         floors: for each data set the two scores of real rows against real rows.
@@ -49,13 +51,23 @@ def draw_tabular(
             (("fid_like", "FID-like score"), ("sliced_wasserstein", "Sliced Wasserstein-2, squared"))
         ):
             axis = axes[row, column]
+            shown = [float(np.median(getattr(group, field))) for group in mine]
+            top = 4 * max(*shown, *([mean for mean, _ in published[name].values()] if row == 0 else [0.0]))
             for group in mine:
                 values = np.asarray(getattr(group, field))
                 place = methods.index(group.method) + (0.0 if group.settings == "ours" else -0.18)
                 colour = RED if group.method == "two-step" and group.settings == "ours" else _COLOURS[group.settings]
                 spread = np.linspace(-0.07, 0.07, len(values)) if len(values) > 1 else np.zeros(1)
-                axis.scatter(place + spread, values, s=16, color=colour, alpha=0.55, linewidths=0, zorder=3)
-                axis.hlines(values.mean(), place - 0.14, place + 0.14, color=colour, linewidth=2.2, zorder=4)
+                seen = values <= top
+                axis.scatter(
+                    (place + spread)[seen], values[seen], s=16, color=colour, alpha=0.55, linewidths=0, zorder=3
+                )
+                axis.hlines(np.median(values), place - 0.14, place + 0.14, color=colour, linewidth=2.2, zorder=4)
+                for x, value in zip((place + spread)[~seen], values[~seen], strict=True):
+                    axis.scatter(x, top, s=22, marker="^", color=colour, linewidths=0, zorder=3, clip_on=False)
+                    axis.annotate(
+                        f"{value:,.0f}", (x, top), (5, -3), textcoords="offset points", fontsize=7, color=colour
+                    )
             if row == 0:
                 for i, method in enumerate(methods):
                     mean, error = published[name][method]
@@ -78,7 +90,7 @@ def draw_tabular(
             axis.grid(axis="y", color="#e6e8eb", linewidth=0.6)
             axis.set_axisbelow(True)
             plain(axis)
-            title(axis, f"{name.upper()}: {text}", "a dot for each seed, a line for the mean")
+            title(axis, f"{name.upper()}: {text}", "dots: seeds · line: median · ▲ off the axis")
     figure.legend(
         handles=_legend(groups), loc="outside lower center", ncols=min(5, 2 * len(names)), frameon=False, fontsize=8
     )
