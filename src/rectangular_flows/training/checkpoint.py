@@ -56,6 +56,13 @@ def load_checkpoint(
         number, _, key = name.partition(".")
         state.setdefault(int(number), {})[key] = tensor
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
+    for (
+        parameter,
+        values,
+    ) in optimiser.state.items():  # laid out in memory as the parameter is, which fused steps rely on
+        for key, value in values.items():
+            if value.shape == parameter.shape:
+                values[key] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
     if len(average.values) != len(parts["average"]):
         raise ValueError(f"{file} has {len(parts['average'])} averaged tensors; expected {len(average.values)}")
     for i, value in enumerate(average.values):
