@@ -219,6 +219,7 @@ def flags(values):
     return [f"--{name.replace('_', '-')}={text}" for name, text in texts.items()]
 
 
+@pytest.mark.slow
 def test_fit_sample_score_evaluate_report(tmp_path, folder):
     few = flags({**SMALL, **FEW, "epochs": 2, "latent_epochs": 1, "anneal": [0, 1]})
     done = run("fit", MNIST, "--preset", "image-fast", *few, "--out", "run", cwd=tmp_path)
@@ -254,6 +255,7 @@ def test_fit_sample_score_evaluate_report(tmp_path, folder):
     assert "784 pixels" in (tmp_path / "run" / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_fit_a_folder_and_go_on(tmp_path, folder):
     few = flags({**SMALL, "directions": 20, "batch_size": 20, "epochs": 1, "latent_epochs": 1, "anneal": [0, 0]})
     options = ["--preset", "image-fast-two-step", "--image-size=10,12", "--out", "run"]
