@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,18 +35,23 @@ def load_npy(path: Path, *, mmap: bool = False) -> Array:
     return array
 
 
-def read_npz(path: Path, choose: Choose) -> Read:
-    """The only 2-D array of a .npz file, or the one called 'data' or 'X'; names from 'columns' if that is there."""
+def load_npz(path: Path) -> dict[str, Array]:
+    """The arrays of a .npz file by name, without any pickle."""
     try:
         with open(path, "rb") as file:  # numpy leaves a damaged file open
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise DataError(f"Expected a .npz archive; '{path}' holds one plain array. Name it .npy.")
-            arrays = {name: archive[name] for name in archive.files}
+            return {name: archive[name] for name in archive.files}
     except DataError:
         raise
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+    except Exception as error:  # whatever a damaged file leads to
         raise DataError(f"Expected numpy arrays in '{path}'; they cannot be read: {error}") from error
+
+
+def read_npz(path: Path, choose: Choose) -> Read:
+    """The only 2-D array of a .npz file, or the one called 'data' or 'X'; names from 'columns' if that is there."""
+    arrays = load_npz(path)
     tables = [name for name, array in arrays.items() if array.ndim == 2]
     preferred = [name for name in ("data", "X") if name in tables]
     if not preferred and len(tables) != 1:

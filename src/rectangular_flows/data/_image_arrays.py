@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ._arrays import MMAP_BYTES, load_npy
+from ._arrays import MMAP_BYTES, load_npy, load_npz
 from ._files import Array, DataError, listing
 from ._image_parts import Part, Parts, part
 
@@ -60,16 +60,7 @@ def read_image_array(path: Path) -> Parts:
     """
     if path.suffix.lower() == ".npy":
         return Parts(part(as_images(load_npy(path, mmap=path.stat().st_size > MMAP_BYTES), str(path)), None, path))
-    try:
-        with open(path, "rb") as file:  # numpy leaves a damaged file open
-            archive = np.load(file, allow_pickle=False)
-            if isinstance(archive, np.ndarray):
-                raise DataError(f"Expected a .npz archive; '{path}' holds one plain array. Name it .npy.")
-            arrays = {name: archive[name] for name in archive.files}
-    except DataError:
-        raise
-    except Exception as error:  # whatever a damaged file leads to
-        raise DataError(f"Expected numpy arrays in '{path}'; they cannot be read: {error}") from error
+    arrays = load_npz(path)
     found = {name: got for name, keys in _NAMES.items() if (got := _part(arrays, keys, path)) is not None}
     if "train" in found:
         return Parts(found["train"], found.get("validation"), found.get("test"))
