@@ -29,7 +29,7 @@ demo: $(STAMP)  ## the von Mises circle: train both methods, draw the figure, wr
 	$(BIN)/rnf demo
 
 test: $(STAMP)  ## the tests
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-slow: $(STAMP)  ## the tests marked slow
 	$(BIN)/python -m pytest -m slow

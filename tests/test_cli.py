@@ -1,4 +1,6 @@
+import contextlib
 import csv
+import io
 import json
 import os
 import re
@@ -7,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ import torch
 from rich.console import Console
 
 import rectangular_flows as rnf
+from rectangular_flows.cli import main
 from rectangular_flows.commands.jobs import Job, run_jobs
 from rectangular_flows.settings import read_preset
 from tests.browser import opened_in_a_browser
@@ -27,15 +31,34 @@ def start(*arguments, cwd=None):
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=cwd, env=ENVIRONMENT)
 
 
-def run(*arguments, cwd=None):
+def run_apart(*arguments, cwd=None):
+    """A command in a process of its own, as a person runs it."""
     process = start(*arguments, cwd=cwd)
     out, err = process.communicate(timeout=120)
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
+def run(*arguments, cwd=None):
+    """The same here and now: a process of its own takes seconds to import what is imported already."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(pytest.MonkeyPatch.context()).setenv("COLUMNS", "120")
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("default")  # they are shown to people, not raised
+        stack.enter_context(contextlib.redirect_stdout(out))
+        stack.enter_context(contextlib.redirect_stderr(err))
+        if cwd is not None:
+            stack.enter_context(contextlib.chdir(cwd))
+        try:
+            code = main(list(map(str, arguments)))
+        except SystemExit as stop:  # of --help and --version
+            code = stop.code
+    return subprocess.CompletedProcess(arguments, code, out.getvalue(), err.getvalue())
+
+
 def refused(*arguments, cwd=None, code=2):
     """The message of a command that must fail as a person would want it to."""
-    done = run(*arguments, cwd=cwd)
+    done = run_apart(*arguments, cwd=cwd)
     assert done.returncode == code, (done.returncode, done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
     *notes, message = done.stderr.splitlines()
@@ -67,7 +90,7 @@ def trained(tmp_path_factory):
 
 
 def test_version():
-    done = run("--version")
+    done = run_apart("--version")
     assert done.returncode == 0
     assert done.stdout.strip() == f"rnf {rnf.__version__}"
 
@@ -233,11 +256,22 @@ def test_evaluation_pictures_and_report(trained):
     assert "latent_dim = 1" in text
 
 
+@pytest.fixture(scope="module")
+def straight(tmp_path_factory):
+    """A run that nothing disturbs, and the arguments that made it."""
+    folder = tmp_path_factory.mktemp("straight")
+    options = ["--latent-dim", 1, "--epochs", 15, "--layers", 2, "--volume", "stochastic"]
+    arguments = ["fit", helix(folder / "helix.csv", rows=2000), *options]
+    done = run_apart(*arguments, "--out", folder / "run", "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    return folder / "run", arguments
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_stopped_and_resumed_is_as_if_never_stopped(trained, tmp_path, number):
-    options = ["--latent-dim", 1, "--epochs", 60, "--layers", 2, "--volume", "stochastic"]
-    data = helix(tmp_path / "helix.csv", rows=2000)
-    process = start("fit", data, *options, "--out", tmp_path / "stopped", cwd=tmp_path)
+def test_stopped_and_resumed_is_as_if_never_stopped(straight, tmp_path, number):
+    undisturbed, arguments = straight
+    process = start(*arguments, "--out", tmp_path / "stopped", cwd=tmp_path)
     history = tmp_path / "stopped" / "metrics.jsonl"
     for _ in range(600):
         if history.exists() and len(history.read_text().splitlines()) > 2:
@@ -253,13 +287,10 @@ def test_stopped_and_resumed_is_as_if_never_stopped(trained, tmp_path, number):
     assert how, error
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    resumed = run(*how[1].split(), cwd=elsewhere)  # from another folder, with no other argument
+    resumed = run_apart(*how[1].split(), cwd=elsewhere)  # from another folder, with no other argument
     assert resumed.returncode == 0, resumed.stderr
-    straight = run("fit", data, *options, "--out", tmp_path / "straight", "--quiet", cwd=tmp_path)
-    assert straight.returncode == 0, straight.stderr
-    assert straight.stdout == ""
     for name in ("model.safetensors", "model.json"):
-        same = (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "straight" / name).read_bytes()
+        same = (tmp_path / "stopped" / name).read_bytes() == (undisturbed / name).read_bytes()
         assert same, name  # bytes themselves would take minutes to be shown
 
 
@@ -317,6 +348,7 @@ def test_demo(tmp_path):
     assert "A density on a circle" in opened_in_a_browser(folder / "report.html", tmp_path)
 
 
+@pytest.mark.slow
 def test_reproduce_goes_on_where_it_was(tmp_path):
     arguments = ["reproduce", "circle", "--seeds", 1, "--epochs", 2, "--out", tmp_path]
     first = run(*arguments)

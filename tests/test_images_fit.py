@@ -2,9 +2,6 @@
 
 import json
 import math
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +22,7 @@ from rectangular_flows.training.rows import Picked, check, pick, split, take
 from rectangular_flows.volume import Exact, Stochastic
 from rectangular_flows.volume.bundle import core_and_tail
 from tests.conftest import shaken
+from tests.test_cli import run
 
 SAMPLES = Path(__file__).parent / "data" / "samples"
 MNIST = SAMPLES / "mnist-300.npz"
@@ -206,12 +204,6 @@ def test_other_files_for_validation_and_test(tmp_path, folder):
 
 
 # --- the command line
-
-
-def run(*arguments, cwd=None):
-    command = [sys.executable, "-m", "rectangular_flows.cli", *map(str, arguments)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env=environment, timeout=120, check=False)
 
 
 def flags(values):

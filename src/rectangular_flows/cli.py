@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ._version import __version__
+from .reproduce_options import add_reproduce_arguments, run_reproduce
 
-_TABLES = ("power", "gas", "hepmass", "miniboone")
-_METHODS = ("exact", "k1", "k10", "two-step")
 _CASES = ("circle", "power", "gas", "hepmass", "miniboone", "mnist", "cifar10")
 
 
@@ -102,9 +101,12 @@ def _parser() -> argparse.ArgumentParser:
 
     evaluate = command("evaluate", _evaluate, "how good a model is, on its test rows")
     _run_argument(evaluate)
-    evaluate.add_argument("-n", "--samples", type=int, default=10_000, help="samples to compare (default: %(default)s)")
+    text = "samples to compare (default: 10000; images: 5000)"
+    evaluate.add_argument("-n", "--samples", type=int, help=text)
     evaluate.add_argument("--rows", type=int, default=50_000, help="most test rows (default: %(default)s)")
     evaluate.add_argument("--seed", type=int, default=0, help="of the draws (default: %(default)s)")
+    evaluate.add_argument("--skip-fid", action="store_true", help="images: no features of samples, the slow part")
+    _network_arguments(evaluate)
 
     ood = command("ood", _ood, "how well a model tells other data from its own, by each of its scores")
     _run_argument(ood)
@@ -121,18 +123,9 @@ def _parser() -> argparse.ArgumentParser:
     _run_argument(report)
     report.add_argument("-o", "--output", type=Path, help="file (default: RUN/report.html)")
 
-    reproduce = command("reproduce", _reproduce, "the paper's experiments: published, ours, seeds")
-    reproduce.add_argument("what", choices=("circle", "tabular"), metavar="WHAT", help="%(choices)s")
-    reproduce.add_argument("--grid", action="store_true", help="circle: all 36 settings of the appendix, one seed")
-    reproduce.add_argument(
-        "--sets", metavar="NAME,…", default=",".join(_TABLES), help="tabular: (default: %(default)s)"
-    )
-    reproduce.add_argument("--methods", metavar="NAME,…", default=",".join(_METHODS), help="tabular: %(default)s")
-    reproduce.add_argument("--published", action="store_true", help="tabular: the published settings too (days)")
-    reproduce.add_argument("--seeds", type=int, default=5, help="how many, from 0 (default: %(default)s)")
-    reproduce.add_argument("--epochs", type=int, help="a limit, for a quick look")
-    reproduce.add_argument("-o", "--out", type=Path, default=Path("runs/reproduce"), help="(default: %(default)s)")
-    reproduce.add_argument("--jobs", type=int, help="runs at a time (default: one for each core)")
+    reproduce = command("reproduce", run_reproduce, "the paper's experiments: published, ours, seeds")
+    add_reproduce_arguments(reproduce)
+    _network_arguments(reproduce)
 
     dimension = command("dimension", _dimension, "estimates of the dimension of the manifold that data lie on")
     dimension.add_argument("data", metavar="DATA", help="a file or the name of a known data set")
@@ -177,6 +170,12 @@ def _output_argument(parser: argparse.ArgumentParser, default: str) -> None:
     parser.add_argument("-o", "--output", type=Path, default=Path(default), help=f"{formats} (default: %(default)s)")
 
 
+def _network_arguments(parser: argparse.ArgumentParser) -> None:
+    text = "TorchScript file for the features of images (default: that of FID, in the data folder)"
+    parser.add_argument("--network", type=Path, metavar="FILE", help=text)
+    parser.add_argument("--network-sha256", metavar="HEX", help="what the file must have, if it is your own")
+
+
 def _demo(arguments: argparse.Namespace) -> int:
     from .commands.circle import demo_command
 
@@ -199,7 +198,8 @@ def _score(arguments: argparse.Namespace) -> int:
 def _evaluate(arguments: argparse.Namespace) -> int:
     from .commands.evaluate import evaluate_command
 
-    return evaluate_command(arguments.folder, arguments.samples, arguments.seed, arguments.rows)
+    options = {name: getattr(arguments, name) for name in ("skip_fid", "network", "network_sha256")}
+    return evaluate_command(arguments.folder, arguments.samples, arguments.seed, arguments.rows, **options)
 
 
 def _ood(arguments: argparse.Namespace) -> int:
@@ -219,35 +219,6 @@ def _report(arguments: argparse.Namespace) -> int:
     from .commands.report import report_command
 
     return report_command(arguments.folder, arguments.output)
-
-
-def _reproduce(arguments: argparse.Namespace) -> int:
-    out, epochs, jobs = arguments.out, arguments.epochs, arguments.jobs
-    if arguments.what == "tabular":
-        if arguments.grid:
-            raise ValueError("--grid is for the circle")
-        sets = _chosen(arguments.sets, _TABLES, "data set")
-        methods = _chosen(arguments.methods, _METHODS, "method")
-        from .commands.tabular import KEYS, tabular_command
-
-        names = [KEYS[method] for method in methods]
-        return tabular_command(out / "tabular", sets, names, arguments.seeds, epochs, jobs, arguments.published)
-    from .commands.circle import grid_command, reproduce_command
-
-    if arguments.grid:
-        return grid_command(out / "circle-grid", epochs, jobs)
-    return reproduce_command(out / "circle", arguments.seeds, epochs, jobs)
-
-
-def _chosen(text: str, known: Sequence[str], what: str) -> list[str]:
-    """The names in a list with commas, each known, in the order in which they are known."""
-    from .settings import nearest
-
-    words = text.split(",")
-    for word in words:
-        if word not in known:
-            raise ValueError(f"no {what} {word!r}.{nearest(word, known)} There are: {', '.join(known)}")
-    return [name for name in known if name in words]
 
 
 def _dimension(arguments: argparse.Namespace) -> int:

@@ -134,19 +134,23 @@ class WorkDisplay:
 
     def advance(self, amount: float) -> None:
         """So much more is done."""
-        now = time.perf_counter()
         self._done += amount
-        seconds = now - self._started
-        if seconds < _SECONDS_WITHOUT_A_BAR or not 0 < self._done < self.total:
+        if 0 < self._done < self.total:
+            seconds = time.perf_counter() - self._started
+            self.at(self._done, self.total, seconds * (self.total - self._done) / self._done)
+
+    def at(self, done: float, total: float, left: float | None) -> None:
+        """So much of the total is done; seconds left, by whoever knows better than that the rest takes as long."""
+        now = time.perf_counter()
+        if now - self._started < _SECONDS_WITHOUT_A_BAR or left is None or not 0 < done < total:
             return
-        text = f"{duration(seconds * (self.total - self._done) / self._done)} left"
+        text = f"{duration(left)} left"
         if self._console.is_terminal:
             self._bar.start()
-            self._bar.update(self._task, completed=self._done / self.total, now=text)
+            self._bar.update(self._task, completed=done / total, now=text)
         elif self._shown < 0 or now - self._shown > _SECONDS_BETWEEN_LINES:
             self._shown = now
-            share = self._done / self.total
-            self._console.print(f"{self._name}: {share:.0%}, {text}", highlight=False, soft_wrap=True)
+            self._console.print(f"{self._name}: {done / total:.0%}, {text}", highlight=False, soft_wrap=True)
 
 
 def describe(line: Epoch) -> str:

@@ -10,7 +10,7 @@ import torch
 
 from rectangular_flows import RectangularFlow, TrainingConfig, flows
 from rectangular_flows.cli import main
-from rectangular_flows.commands.ood import judge_run
+from rectangular_flows.commands.judge import judge_run
 from rectangular_flows.commands.square_flow import log_likelihood_of_square_flow, square_flow, square_log_prob
 from rectangular_flows.experiment import open_run, prepare, settings_of
 from rectangular_flows.metrics.out_of_distribution import auroc, stump_accuracy

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rectangular_flows.cli import main
+from rectangular_flows.commands.reproduction import mean_and_error
 from rectangular_flows.commands.tabular import (
     KEYS,
     METHODS,
@@ -14,7 +15,6 @@ from rectangular_flows.commands.tabular import (
     Group,
     Result,
     judge,
-    mean_and_error,
     table_rows,
 )
 from rectangular_flows.settings import FitSettings, preset_names, read_preset

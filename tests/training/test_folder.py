@@ -12,7 +12,8 @@ import zuko
 import rectangular_flows as rnf
 from rectangular_flows.data import von_mises_circle
 from rectangular_flows.errors import NonFiniteError
-from rectangular_flows.training.folder import read_history
+from rectangular_flows.training.folder import last_epoch, read_history
+from rectangular_flows.training.run import Epoch
 from rectangular_flows.training.signals import Interrupted, StopSignals
 
 from .test_loop import data, make_flow, same
@@ -238,3 +239,15 @@ rnf.fit(flow, train, config, validation=validation, out=sys.argv[2], overwrite=T
         one, two = rnf.load(tmp_path / f"one-{method}").state_dict(), rnf.load(out).state_dict()
         for key, value in one.items():
             torch.testing.assert_close(two[key], value, rtol=1e-7, atol=1e-9)
+
+
+def test_the_last_epoch_is_that_of_the_whole_history(tmp_path):
+    assert last_epoch(tmp_path) is None
+    file = tmp_path / "metrics.jsonl"
+    file.write_text("")
+    assert last_epoch(tmp_path) is None
+    lines = [json.dumps(Epoch(i, *(0.5 * i for _ in range(10)), i, {"mine": 2.0}).flat()) for i in range(1, 1001)]
+    file.write_text("\n".join(lines) + "\n" + lines[0][:20])  # one that is being written
+    assert file.stat().st_size > 65_536
+    assert last_epoch(tmp_path) == read_history(tmp_path)[-1]
+    assert last_epoch(tmp_path).epoch == 1000

@@ -21,6 +21,7 @@ from ..storage import load_model, write_atomically
 from .circle_report import demo_page, reproduction_page
 from .jobs import Job, preset_job, run_jobs
 from .outcome import Outcome, summary
+from .reproduction import Verdict, check_seeds, show_verdicts
 
 _RESULT = "circle.json"
 _DEMO = {"Maximum likelihood": "circle", "Two-step": "circle-baseline"}
@@ -51,8 +52,7 @@ def demo_command(out: Path, seed: int, epochs: int | None) -> int:
 def reproduce_command(out: Path, seeds: int, epochs: int | None, processes: int | None) -> int:
     """Ours and the published settings over seeds: a table, a figure of all curves, a page."""
     console = wide_console()
-    if seeds < 1:
-        raise ValueError(f"expected at least one seed; got {seeds}")
+    check_seeds(seeds)
     presets = {**_DEMO, **_PUBLISHED}
     jobs = [
         preset_job(f"{name}, seed {seed}", preset, out / preset / f"seed-{seed}", seed, epochs)
@@ -68,8 +68,7 @@ def reproduce_command(out: Path, seeds: int, epochs: int | None, processes: int 
     verdicts = _verdicts(groups["Maximum likelihood"], groups["Two-step"])
     write(reproduction_page(groups, verdicts, picture), report)
     console.print(_table(f"The von Mises circle, {seeds} seeds", groups))
-    for text, passed in verdicts:
-        console.print(f"{text}: {'[green]reached' if passed else '[red]missed'}[/]", highlight=False)
+    show_verdicts(console, verdicts)
     numbers = {name: [_numbers(o) for o in group] for name, group in groups.items()}
     write_atomically(out / "results.json", json.dumps(numbers, indent=1) + "\n")
     say_where(console, {"figure": picture, "report": report, "numbers": out / "results.json"})
@@ -118,7 +117,7 @@ def _numbers(outcome: Outcome) -> dict[str, object]:
     return {"name": outcome.job.title, "seconds": outcome.seconds, **asdict(outcome.fit)}
 
 
-def _verdicts(ml: Sequence[Outcome], two_step: Sequence[Outcome]) -> list[tuple[str, bool]]:
+def _verdicts(ml: Sequence[Outcome], two_step: Sequence[Outcome]) -> list[Verdict]:
     """What must hold of our own preset, and whether it does."""
     n = len(ml)
     checks = [

@@ -16,22 +16,41 @@ from rich.table import Table
 from ..experiment import open_run, prepare, settings_of
 from ..manifold import RectangularFlow
 from ..metrics import circle_fit
+from ..metrics.inception import FeatureNetwork
 from ..metrics.sphere import sphere_fit
 from ..metrics.two_sample import compare
 from ..storage import write_atomically
 from ..training.rows import take
+from .image_samples import SAMPLES, check_amount, figures_of, find_network, quality_of, real_images
 from .score import scores
 
 _FILE = "evaluation.json"
-_MOST_ROWS = 50_000
+_MOST_ROWS, _TABLE_SAMPLES = 50_000, 10_000
 _KERNEL_ROWS, _KERNEL_CENTRES = 5_000, 20_000
 
 
-def evaluate_command(run: Path, samples: int, seed: int, most: int = _MOST_ROWS) -> int:
+def evaluate_command(
+    run: Path,
+    samples: int | None,
+    seed: int,
+    most: int = _MOST_ROWS,
+    *,
+    skip_fid: bool = False,
+    network: Path | None = None,
+    network_sha256: str | None = None,
+) -> int:
     """Evaluate a run, print the figures, keep them in the run folder."""
     console = Console()
+    images = len(open_run(run)[0].data_shape) == 3
+    if not images and (skip_fid or network or network_sha256):
+        raise ValueError(f"{run} is a model of tables; --skip-fid and --network are for images")
+    found, missing = find_network(network, network_sha256, skip_fid) if images else (None, "")
+    if images and samples is not None:
+        check_amount(samples, "-n")
     with console.status("evaluating …"):
-        figures = evaluate_run(run, samples, seed, most)
+        figures = evaluate_run(run, None if images else samples, seed, most)
+    if found is not None:
+        figures |= evaluate_samples(run, found, samples, seed, console)
     write_atomically(run / _FILE, json.dumps(figures, indent=1) + "\n")
     table = Table(title=f"{run}, {figures['test_rows']} test rows", box=box.SIMPLE)
     for heading in ("", "value", "real against real"):
@@ -39,17 +58,54 @@ def evaluate_command(run: Path, samples: int, seed: int, most: int = _MOST_ROWS)
     for name, text in _NAMES.items():
         if name in figures:
             floor = figures.get(f"{name}_floor")
-            table.add_row(text, f"{figures[name]:.4g}", "" if floor is None else f"{floor:.4g}")
+            error, floor_error = (figures.get(f"{name}{kind}_standard_error") for kind in ("", "_floor"))
+            table.add_row(text, _cell(figures[name], error), "" if floor is None else _cell(floor, floor_error))
     console.print(table)
+    if figures.get("fid") is not None:
+        text = f"{figures['samples']:,} samples against the first test images; beside it as many training images"
+        console.print(text, highlight=False, soft_wrap=True)
+    if missing:
+        console.print(f"note: {missing}", highlight=False, soft_wrap=True, markup=False)
     console.print(f"figures: {run / _FILE}", highlight=False, soft_wrap=True, markup=False)
     return 0
 
 
-def evaluate_run(run: Path, samples: int = 10_000, seed: int = 0, most: int = _MOST_ROWS) -> dict[str, Any]:
+def _cell(value: float, error: float | None) -> str:
+    return f"{value:.4g}" if error is None else f"{value:.4g} ± {error:.2g}"
+
+
+def evaluate_samples(
+    run: Path, network: FeatureNetwork, samples: int | None = None, seed: int = 0, console: Console | None = None
+) -> dict[str, Any]:
+    """FID, KID, precision and recall of samples of a run on images, each beside its floor; ``samples`` says of how many.
+
+    Args:
+        run: folder of the run.
+        network: for the features, at 0.3 s an image and core.
+        samples: how many at most, by default 5,000; fewer where there are fewer real images.
+        seed: of the samples.
+        console: where to show how far it is.
+    """
+    flow, _ = open_run(run)
+    settings = settings_of(run)
+    real = real_images(settings, prepare(settings.data, settings.model.latent_dim, settings.training.seed))
+    count = SAMPLES if samples is None else samples
+    quality = quality_of(run, flow, real, network, count, seed=seed, console=console)
+    return {**figures_of(quality), "samples": quality.n}
+
+
+def evaluate_run(run: Path, samples: int | None = None, seed: int = 0, most: int = _MOST_ROWS) -> dict[str, Any]:
     """Likelihood and distance on the test rows; samples against them, each beside its floor; the truth if it is known.
 
-    Of images, likelihood and distance only, in units of pixels and of the model: samples are judged by their features.
+    Of images, likelihood and distance only, in units of pixels and of the model: see :func:`evaluate_samples`.
+
+    Args:
+        run: folder of a run.
+        samples: how many to draw, by default 10,000; of images none.
+        seed: of the draws.
+        most: test rows, and training rows for the floor.
     """
+    samples = _TABLE_SAMPLES if samples is None else samples
     flow, _ = open_run(run)
     settings = settings_of(run)
     data = prepare(settings.data, settings.model.latent_dim, settings.training.seed)
@@ -104,6 +160,10 @@ _NAMES = {
     "fid_like": "FID-like score of samples (standardised columns)",
     "sliced_wasserstein": "squared sliced Wasserstein-2 distance",
     "c2st": "accuracy of a classifier, samples or data (0.5: none)",
+    "fid": "FID of samples",
+    "kid": "KID of samples",
+    "precision": "precision: samples that lie where real images do",
+    "recall": "recall: real images that lie where samples do",
     "circle_kl": "KL(true‖model) on the circle",
     "circle_total_variation": "total variation on the circle",
     "circle_mean_distance": "mean distance of the curve to the circle",
@@ -118,4 +178,4 @@ _NAMES = {
     "sphere_sample_distance": "mean distance of samples to the sphere",
 }
 
-__all__ = ["evaluate_command", "evaluate_run"]
+__all__ = ["evaluate_command", "evaluate_run", "evaluate_samples"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import signal
@@ -19,6 +20,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
+from safetensors import safe_open
 
 from ..errors import NumericalError
 from ..experiment import run_settings, settings_of
@@ -26,7 +28,7 @@ from ..progress import describe, duration
 from ..settings import FitSettings, read_preset
 from ..storage import write_atomically
 from ..training.checkpoint import FILE
-from ..training.folder import CHECKPOINT, FAILURE, read_history
+from ..training.folder import CHECKPOINT, FAILURE, last_epoch
 from ..training.signals import Interrupted, StopSignals
 
 _SECONDS_BETWEEN_LINES = 10.0
@@ -104,17 +106,17 @@ def _run(job: Job, fresh: bool) -> float:
     torch.set_num_threads(1)
     settings = FitSettings.from_flat(job.settings)
     resume = not fresh and _begun(job, settings)
-    done = read_history(job.folder)[-1:] if resume else []
+    done = last_epoch(job.folder) if resume else None
+    if done is not None and _complete(job):
+        return done.seconds
     with Path(os.devnull).open("w") as nowhere:
         quiet = Console(file=nowhere)
         try:
             run_settings(settings, job.folder, console=quiet, resume=resume, overwrite=not resume, quiet=True)
         except NumericalError as error:  # its best model is kept, and is shown like the others
             write_atomically(job.folder / FAILURE, f"{error}\n")
-    history = read_history(job.folder)
-    if done and history[-1:] == done:
-        return done[0].seconds
-    return history[-1].seconds if history else 0.0
+    last = last_epoch(job.folder)
+    return last.seconds if last is not None else 0.0
 
 
 def _begun(job: Job, settings: FitSettings) -> bool:
@@ -122,6 +124,12 @@ def _begun(job: Job, settings: FitSettings) -> bool:
     if not (job.folder / CHECKPOINT / FILE).exists():
         return False
     return settings_of(job.folder).flat() == settings.flat()
+
+
+def _complete(job: Job) -> bool:
+    """Whether the state in the folder is that of the end; nothing is read but its head."""
+    with safe_open(job.folder / CHECKPOINT / FILE, "pt") as state:
+        return bool(json.loads(state.metadata()["progress"])["finished"])
 
 
 class _Display:
@@ -146,15 +154,15 @@ class _Display:
         shares, running = [], []
         for i, (job, future) in enumerate(zip(self._jobs, futures, strict=True)):
             finished = future.done() and not future.cancelled() and future.exception() is None
-            history = read_history(job.folder) if finished or future.running() else []
-            shares.append(1.0 if future.done() else history[-1].epoch / job.epochs if history else 0.0)
+            last = last_epoch(job.folder) if future.running() else None
+            shares.append(1.0 if future.done() else last.epoch / job.epochs if last is not None else 0.0)
             if finished and i not in self._told:
                 self._told.add(i)
                 broke = " (it broke down; its best model is kept)" if (job.folder / FAILURE).exists() else ""
                 text = f"{job.title}: done in {duration(future.result())}{broke}"
                 self._console.print(text, highlight=False, soft_wrap=True, markup=False)
-            elif future.running() and history:
-                running.append((job, history[-1].epoch, describe(history[-1])))
+            elif last is not None:
+                running.append((job, last.epoch, describe(last)))
         share, now = sum(shares) / len(shares), time.perf_counter()
         left = duration((now - self._started) * (1 - share) / share) if share > 0.01 else "…"
         summary = f"{len(self._told)} of {len(self._jobs)} runs done, {left} left"

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from ..data.pixels import to_bytes
 from ..data.sphere import DEGREES, to_degrees
 from ..data.tables import write_table
 from ..errors import warn
@@ -19,6 +18,7 @@ from ..manifold import RectangularFlow
 from ..metrics.out_of_distribution import CombinedScore
 from ..storage import load_tensors, save_tensors, write_atomically
 from ..training.rows import Rows, take
+from .image_samples import draw_bytes
 
 _IMAGES = (".npy", ".npz", ".png")
 _CALIBRATION = "calibration.safetensors"
@@ -39,10 +39,10 @@ def sample_command(run: Path, count: int, output: Path | None, seed: int) -> int
     output = output or Path("samples.npy" if images else "samples.csv")
     if images and output.suffix.lower() not in _IMAGES:
         raise ValueError(f"images are written as {', '.join(_IMAGES)}; got {output}. Say -o samples.png")
-    samples = flow.sample(count, generator=torch.Generator().manual_seed(seed))
     if images:
-        _write_images(output, to_bytes(samples.clamp(0, 1).numpy()))
+        _write_images(output, draw_bytes(flow, count, seed))
         return _say(f"{count} images in {output}")
+    samples = flow.sample(count, generator=torch.Generator().manual_seed(seed))
     values = samples.flatten(1).numpy()
     if sphere_columns(run) is not None:
         off = float(np.abs(np.linalg.norm(values.astype(np.float64), axis=1) - 1).mean())

@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from rich import box
 from rich.console import Console
-from rich.table import Table
 
 from ..data.benchmarks import Splits, load_benchmark
 from ..data.tables import MissingFileError
@@ -22,10 +20,21 @@ from ..metrics.frechet import fid_like
 from ..metrics.two_sample import real_floor, sliced_wasserstein
 from ..plots.tabular import Bars, draw_tabular
 from ..progress import duration, say_where, wide_console
-from ..report import Cards, Grid, Metric, Page, Picture, Section, Text, write
+from ..report import Grid, Page, Picture, Section, Text, write
 from ..settings import read_preset
-from ..storage import WEIGHTS, load_model, write_atomically
+from ..storage import load_model, write_atomically
 from .jobs import Job, preset_job, run_jobs
+from .kept import kept
+from .reproduction import (
+    Verdict,
+    check_seeds,
+    mean_and_error,
+    mean_cell,
+    shortened,
+    show_table,
+    show_verdicts,
+    verdict_sections,
+)
 
 SAMPLES = 50_000
 _RESULT = "tabular.json"
@@ -99,8 +108,7 @@ class Group:
 
     def cell(self, field: str) -> str:
         """Mean ± standard error."""
-        mean, error = mean_and_error([getattr(result, field) for result in self.results])
-        return f"{mean:.4f}" if math.isnan(error) else f"{mean:.4f} ± {error:.4f}"
+        return mean_cell([getattr(result, field) for result in self.results])
 
     def mean(self, field: str) -> float:
         """Mean over the seeds."""
@@ -118,8 +126,7 @@ def tabular_command(
 ) -> int:
     """Train, compare with the test rows, print the table, draw it, write the page."""
     console = wide_console()
-    if seeds < 1:
-        raise ValueError(f"expected at least one seed; got {seeds}")
+    check_seeds(seeds)
     at_hand = {}
     for name in names:
         with console.status(f"reading {name} …"):
@@ -176,19 +183,13 @@ def show(
     """The table on the console; figure, page and numbers in the folder."""
     verdicts = judge(groups)
     rows = table_rows(names, groups, floors)
-    table = Table(title="FID-like scores on the test rows", box=box.SIMPLE, caption=_CAPTION)
-    for heading in _HEADINGS:
-        table.add_column(heading, justify="left" if heading in _HEADINGS[:3] else "right", no_wrap=True)
-    for row in rows:
-        table.add_row(*row)
-    console.print(table)
+    show_table(console, "FID-like scores on the test rows", _HEADINGS, rows, _CAPTION, left=3)
     if epochs is not None:
-        console.print(f"Shortened: no run had more than {epochs} epochs.", highlight=False)
+        console.print(shortened(epochs), highlight=False)
     for name, note in notes.items():
         if note:
             console.print(f"{name}: {note}", highlight=False)
-    for text, passed in verdicts:
-        console.print(f"{text}: {'[green]reached' if passed else '[red]missed'}[/]", highlight=False)
+    show_verdicts(console, verdicts)
     numbers = {
         "groups": [asdict(group) for group in groups],
         "floors": {
@@ -242,7 +243,7 @@ def table_rows(
     return rows
 
 
-def judge(groups: Sequence[Group]) -> list[tuple[str, bool]]:
+def judge(groups: Sequence[Group]) -> list[Verdict]:
     """What must hold of our settings, and whether it does."""
     ours = {(g.data, g.method): g for g in groups if g.settings == "ours"}
     found = []
@@ -290,40 +291,20 @@ def bars(groups: Sequence[Group]) -> list[Bars]:
     ]
 
 
-def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard error of the mean; NaN for the error of a single value.
-
-    Example:
-        >>> mean_and_error([1.0, 3.0])
-        (2.0, 1.0)
-    """
-    mean = sum(values) / len(values)
-    if len(values) < 2:
-        return mean, math.nan
-    variance = sum((value - mean) ** 2 for value in values) / (len(values) - 1)
-    return mean, math.sqrt(variance / len(values))
-
-
 def _result(job: Job, splits: Splits, seconds: float) -> Result:
     """The scores of a run, from its folder where they were computed of this very model."""
-    file, model = job.folder / _RESULT, job.folder / WEIGHTS
-    if file.exists() and file.stat().st_mtime >= model.stat().st_mtime:
-        return Result(**json.loads(file.read_text(encoding="utf-8")))
-    flow, seed = load_model(job.folder), int(job.settings["seed"])
-    samples = flow.sample(SAMPLES, generator=torch.Generator().manual_seed(seed)).double().numpy()
-    with torch.no_grad():
-        rows = torch.from_numpy(splits.test)
-        errors = torch.cat([flow.reconstruction_error(part) for part in rows.split(20_000)])
-    result = Result(
-        seed,
-        fid_like(samples, splits.test),
-        sliced_wasserstein(samples, _some(splits.test), seed=0),
-        float(errors.mean()),
-        float(errors.max()),
-        seconds,
-    )
-    write_atomically(file, json.dumps(asdict(result)) + "\n")
-    return result
+
+    def compute() -> dict[str, Any]:
+        flow, seed = load_model(job.folder), int(job.settings["seed"])
+        samples = flow.sample(SAMPLES, generator=torch.Generator().manual_seed(seed)).double().numpy()
+        with torch.no_grad():
+            rows = torch.from_numpy(splits.test)
+            errors = torch.cat([flow.reconstruction_error(part) for part in rows.split(20_000)])
+        sliced = sliced_wasserstein(samples, _some(splits.test), seed=0)
+        distances = float(errors.mean()), float(errors.max())
+        return asdict(Result(seed, fid_like(samples, splits.test), sliced, *distances, seconds))
+
+    return Result(**kept(job.folder, _RESULT, f"{SAMPLES} samples", compute))
 
 
 def _floors(splits: Splits) -> tuple[float, float]:
@@ -341,23 +322,21 @@ def _some(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _page(
     rows: Sequence[Sequence[str]],
-    verdicts: Sequence[tuple[str, bool]],
+    verdicts: Sequence[Verdict],
     notes: Mapping[str, str],
     picture: Path,
     epochs: int | None,
 ) -> Page:
     from .._version import __version__
 
-    cards = Cards([Metric(text, "reached" if passed else "missed", good=passed) for text, passed in verdicts])
     said = "".join(f"\n\n**{name}:** {note}" for name, note in notes.items() if note)
-    short = f"\n\n**Shortened:** no run had more than {epochs} epochs." if epochs is not None else ""
     return Page(
         "The paper's tables, reproduced",
         "FID-like scores of rectangular flows on tabular data: published, and ours.",
         [
-            Section("Results", [Grid(_HEADINGS, rows, _CAPTION), Text(_MEANING + said + short)]),
+            Section("Results", [Grid(_HEADINGS, rows, _CAPTION), Text(f"{_MEANING}{said}\n\n{shortened(epochs)}")]),
             Section("Every run", [Picture(picture, "Scores of every run beside the published ones", "")]),
-            *([Section("What must hold of our settings", [cards])] if verdicts else []),
+            *verdict_sections(verdicts),
         ],
         f"rectangular-flows {__version__} · rnf reproduce tabular",
     )

@@ -64,14 +64,44 @@ def draw_detection(scores: Mapping[str, Histogram], inside: str = "inside", outs
         _panel(axis, name, values)
     for axis in axes[len(scores) :]:
         axis.set_visible(False)
-    handles = [
+    figure.legend(
+        handles=_legend(inside, outside),
+        loc="outside lower center",
+        ncols=min(4, 2 * columns),
+        frameon=False,
+        fontsize=9,
+    )
+    return figure
+
+
+def draw_directions(rows: Mapping[str, Mapping[str, Histogram]]) -> Figure:
+    """A row for each pair of sets or model, a panel for each of its scores, as the paper's histograms.
+
+    Args:
+        rows: what a row is about, such as "Trained on mnist (inside)" → name of a score → its values.
+    """
+    columns = max(len(panels) for panels in rows.values())
+    layout = ConstrainedLayoutEngine(h_pad=0.1, w_pad=0.12)
+    figure = Figure(figsize=(4.0 * columns, 3.4 * len(rows) + 0.45), layout=layout, facecolor="white")
+    parts = np.asarray(figure.subfigures(len(rows), 1, squeeze=False)).ravel()
+    for part, (name, panels) in zip(parts, rows.items(), strict=True):
+        part.suptitle(name, x=0.12 / (4.0 * columns), ha="left", fontsize=12, color=INK)
+        axes = np.asarray(part.subplots(1, columns, squeeze=False)).ravel()
+        for axis, (score, values) in zip(axes, panels.items(), strict=False):
+            _panel(axis, score, values)
+        for axis in axes[len(panels) :]:
+            axis.set_visible(False)
+    figure.legend(handles=_legend("inside", "outside"), loc="outside lower center", ncols=4, frameon=False, fontsize=9)
+    return figure
+
+
+def _legend(inside: str, outside: str) -> list[Patch | Line2D]:
+    return [
         Patch(facecolor=BLUE, alpha=0.5, label=f"{inside}, test"),
         Patch(facecolor="none", edgecolor=INK, linewidth=1, label=f"{inside}, training"),
         Patch(facecolor=RED, alpha=0.5, label=f"{outside}, test"),
         Line2D([], [], color=MUTED, linewidth=1, linestyle=(0, (4, 3)), label=f"keeps 95 % of {inside}"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(4, 2 * columns), frameon=False, fontsize=9)
-    return figure
 
 
 def _panel(axis: Any, name: str, values: Histogram) -> None:
@@ -147,4 +177,4 @@ def _round_places(low: float, high: float, centre: float, spread: float) -> list
     return sorted({place for place in places if low <= place <= high})
 
 
-__all__ = ["Histogram", "draw_detection"]
+__all__ = ["Histogram", "draw_detection", "draw_directions"]

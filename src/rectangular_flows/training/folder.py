@@ -22,6 +22,7 @@ from .run import Epoch
 
 CONFIG, HISTORY, TABLE, CHECKPOINT = "config.toml", "metrics.jsonl", "metrics.csv", "checkpoint"
 FAILURE = "failure.txt"
+_TAIL = 65_536  # bytes of a history that hold its last line, however many metrics it has
 # made from a model, and gone with it
 DERIVED = (FAILURE, "calibration.safetensors", "evaluation.json", "report.html", "circle.json", "tabular.json")
 
@@ -119,17 +120,30 @@ def read_history(folder: str | Path) -> list[Epoch]:
     path = Path(folder) / HISTORY
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     history = []
-    names = [name for name in Epoch.__dataclass_fields__ if name != "metrics"]
     for i, text in enumerate(lines):
         try:
-            values = json.loads(text)
-            own = {name: values.pop(name) for name in names}
+            history.append(_epoch(json.loads(text)))
         except (json.JSONDecodeError, KeyError) as error:
             if i == len(lines) - 1:
                 break
             raise ValueError(f"{path}, line {i + 1}, is damaged: {error!r}") from error
-        history.append(Epoch(**own, metrics=values))
     return history
+
+
+def last_epoch(folder: str | Path) -> Epoch | None:
+    """The last whole line of that history, which a run under way may be adding to; None where there is none yet."""
+    path = Path(folder) / HISTORY
+    if not path.exists():
+        return None
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL))
+        lines = file.read().split(b"\n")[:-1]  # what follows the last end of a line is not whole
+    return _epoch(json.loads(lines[-1])) if lines else None
+
+
+def _epoch(values: dict[str, Any]) -> Epoch:
+    own = {name: values.pop(name) for name in Epoch.__dataclass_fields__ if name != "metrics"}
+    return Epoch(**own, metrics=values)
 
 
 def _csv(history: list[Epoch], header: bool) -> str:
@@ -141,4 +155,14 @@ def _csv(history: list[Epoch], header: bool) -> str:
     return text.getvalue()
 
 
-__all__ = ["CHECKPOINT", "CONFIG", "FAILURE", "HISTORY", "TABLE", "RunFolder", "read_config", "read_history"]
+__all__ = [
+    "CHECKPOINT",
+    "CONFIG",
+    "FAILURE",
+    "HISTORY",
+    "TABLE",
+    "RunFolder",
+    "last_epoch",
+    "read_config",
+    "read_history",
+]

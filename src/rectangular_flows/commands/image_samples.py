@@ -1,0 +1,196 @@
+"""How good the samples of a run on images are: drawn as bytes, compared with real images by their Inception features."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+
+from ..data.images import load_images
+from ..data.pixels import ImageRows, to_bytes
+from ..data.tables import MissingFileError
+from ..experiment import Prepared
+from ..manifold import RectangularFlow
+from ..metrics.image_quality import ImageQuality, compare_images
+from ..metrics.inception import INCEPTION_SHA256, FeatureNetwork, Protocol, features, load_inception
+from ..metrics.two_sample import Compared
+from ..progress import WorkDisplay
+from ..settings import FitSettings
+from .kept import kept
+
+Bytes = NDArray[np.uint8]
+
+SAMPLES = 5_000
+"""Generated images that are compared unless another number is asked for."""
+
+LEAST = 10
+"""Images in each set, below which nothing is compared."""
+
+_FILE = "quality.json"
+_MEASURES = ("fid", "kid", "precision", "recall")
+
+
+def draw_bytes(flow: RectangularFlow, count: int, seed: int) -> Bytes:
+    """Samples of a model of images as images are stored: bytes, (count, C, H, W); pixels beyond the range at its ends."""
+    samples = flow.sample(count, generator=torch.Generator().manual_seed(seed))
+    return to_bytes(samples.clamp(0, 1).numpy())
+
+
+def check_amount(count: int, name: str) -> None:
+    """Complain about too few images to compare."""
+    if count < LEAST:
+        raise ValueError(f"expected at least {LEAST} images to compare; got {name} {count}")
+
+
+@dataclass(frozen=True, eq=False)
+class RealImages:
+    """What samples are compared with: the first test images, and the first training images for the floor.
+
+    Both are in the order of the files, so that features kept by content are found again, whatever the split.
+    """
+
+    test: Bytes
+    floor: Bytes
+
+    def first(self, count: int) -> RealImages:
+        """So many of each, or as many as there are of both."""
+        count = min(count, len(self.test), len(self.floor))
+        return RealImages(self.test[:count], self.floor[:count])
+
+    @property
+    def fingerprint(self) -> str:
+        """Twelve digits of a checksum."""
+        digest = hashlib.sha256(f"{self.test.shape} {self.floor.shape}\n".encode())
+        for images in (self.test, self.floor):
+            digest.update(np.ascontiguousarray(images).tobytes())
+        return digest.hexdigest()[:12]
+
+
+def real_images(settings: FitSettings, data: Prepared) -> RealImages:
+    """The images of a run to compare its samples with; training images before they were split, where that is possible.
+
+    Args:
+        settings: of the run.
+        data: what :func:`~rectangular_flows.experiment.prepare` made of them.
+    """
+    source, size = settings.data.data, settings.data.image_size
+    both = None if size is None else (size[0], size[-1])
+    path = Path(str(source))
+    whole = load_images(path if path.exists() else str(source), validation_fraction=0.0, test_fraction=0.0, size=both)
+    # without test images in the files, those of the run were drawn out of the others, which are no floor then
+    floor = whole.train if len(whole.test) else _bytes_of(data.train)
+    return RealImages(_bytes_of(data.test), floor)
+
+
+def find_network(
+    path: Path | None = None, sha256: str | None = None, skip: bool = False
+) -> tuple[FeatureNetwork | None, str]:
+    """The network for features and "", or None and what is missing: the rest of an evaluation does without.
+
+    Args:
+        path: of the user's own file, which has to be there.
+        sha256: of that file; by default that of the network of FID.
+        skip: do without it.
+
+    Raises:
+        ValueError: a file was named that is not there; or a file has another checksum.
+    """
+    if skip:
+        return None, ""
+    try:
+        return load_inception(path, sha256=sha256 or INCEPTION_SHA256), ""
+    except MissingFileError as error:
+        if path is not None:
+            raise
+        return None, f"no FID, KID, precision and recall of samples: {error}"
+
+
+def quality_of(
+    folder: Path,
+    flow: RectangularFlow,
+    real: RealImages,
+    network: FeatureNetwork,
+    count: int = SAMPLES,
+    *,
+    seed: int = 0,
+    protocol: Protocol = "fid",
+    console: Console | None = None,
+    title: str = "",
+) -> ImageQuality:
+    """Samples of a run against its first test images, beside the first training images against these.
+
+    The result is kept in the folder, features in the cache of :func:`~rectangular_flows.metrics.features`: a smaller
+    ``count`` takes the first of the same samples, and computes no feature again.
+
+    Args:
+        folder: of the run.
+        flow: its model.
+        real: all images to compare with.
+        network: for the features.
+        count: samples, and images of each kind; fewer where there are fewer real ones.
+        seed: of the samples.
+        protocol: see :func:`~rectangular_flows.metrics.features`.
+        console: where to show how far it is.
+        title: of the run, for that.
+    """
+    check_amount(count, "count")
+    some = real.first(count)
+    count = len(some.test)
+    check_amount(count, "real images")
+    key = f"{protocol}, n {count}, seed {seed}, network {network.sha256[:12]}, images {some.fingerprint}"
+
+    def compute() -> dict[str, Any]:
+        # at least SAMPLES are drawn: fewer draws need not be the first of more, nor decoded to the very same bytes
+        sets = {
+            "samples": draw_bytes(flow, max(count, SAMPLES), seed)[:count],
+            "test": some.test,
+            "training": some.floor,
+        }
+        found = []
+        for name, images in sets.items():
+            text = f"{title and title + ': '}features of {count:,} {name}{'' if name == 'samples' else ' images'}"
+            with WorkDisplay(console or Console(quiet=True), text) as display:
+                found.append(features(images, network, protocol=protocol, progress=display.at))
+        return asdict(compare_images(*found, seed=0))
+
+    return _quality(kept(folder, _FILE, key, compute))
+
+
+def figures_of(quality: ImageQuality) -> dict[str, Any]:
+    """As plain numbers, each floor as NAME_floor."""
+    found: dict[str, Any] = {}
+    for name in _MEASURES:
+        both = getattr(quality, name)
+        found |= {name: both.value, f"{name}_floor": both.floor}
+    found |= {name: getattr(quality, name) for name in ("kid_standard_error", "kid_floor_standard_error")}
+    return found
+
+
+def _quality(stored: Mapping[str, Any]) -> ImageQuality:
+    values: dict[str, Any] = {name: Compared(**v) if isinstance(v, dict) else v for name, v in stored.items()}
+    return ImageQuality(**values)
+
+
+def _bytes_of(rows: Any) -> Bytes:
+    if not isinstance(rows, ImageRows):
+        raise ValueError(f"expected a run on images; got rows of {type(rows).__name__}")
+    return rows.images
+
+
+__all__ = [
+    "SAMPLES",
+    "RealImages",
+    "check_amount",
+    "draw_bytes",
+    "figures_of",
+    "find_network",
+    "quality_of",
+    "real_images",
+]
