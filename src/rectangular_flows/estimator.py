@@ -40,7 +40,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             dimension of the data.
         layers: couplings of f̃.
         hidden: widths of the network of each coupling.
-        latent: h: "spline", "realnvp", "affine" or "identity".
+        latent: h: "spline", "autoregressive", "realnvp", "affine" or "identity".
         beta: weight of the squared reconstruction error, in standardised units.
         target_error: mean squared reconstruction error to meet, in standardised units; beta then adapts.
         volume: "exact" or "stochastic" gradient of the log-volume.
@@ -80,7 +80,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         latent_dim: int | Literal["auto"] = 2,
         layers: int = 6,
         hidden: tuple[int, ...] = (64, 64),
-        latent: Literal["spline", "realnvp", "affine", "identity"] = "spline",
+        latent: Literal["spline", "autoregressive", "realnvp", "affine", "identity"] = "spline",
         beta: float = 50.0,
         target_error: float | None = None,
         volume: Literal["exact", "stochastic"] = "exact",

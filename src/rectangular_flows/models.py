@@ -13,6 +13,7 @@ from .settings import ModelSettings
 from .training.rows import Rows, shuffled, take
 
 _ROWS = 10_000  # that a flow is started from
+_SPLINES = ("spline", "autoregressive")
 
 Parts = tuple[flows.Injection, list[flows.Injection], flows.Pad]
 
@@ -40,7 +41,7 @@ def build_flow(settings: ModelSettings, train: Rows, seed: int) -> RectangularFl
         ambient, outer, pad = _PARTS[settings.ambient](settings, train, dim)
         flow = RectangularFlow(ambient, _latent(settings, dim), outer, pad=pad)
         principal = settings.pca if settings.ambient == "realnvp" else settings.ambient == "principal"
-        if principal or settings.actnorm or settings.latent == "spline":
+        if principal or settings.actnorm or settings.latent in _SPLINES:
             # images are in the order of their files, which may be that of their classes
             some = shuffled(len(train), seed)[:_ROWS] if images else slice(_ROWS)
             flow.initialise(take(train, some, dtype=torch.float32))
@@ -129,8 +130,8 @@ def _latent(settings: ModelSettings, dim: int) -> flows.Density | flows.Bijectio
     if settings.latent == "affine":
         return flows.ActNorm(dim)
     layers, hidden = settings.latent_layers, settings.latent_hidden
-    if settings.latent == "spline":
-        passes: dict[str, Any] = {"passes": 2} if dim > 1 else {}
+    if settings.latent in _SPLINES:
+        passes: dict[str, Any] = {"passes": 2} if dim > 1 and settings.latent == "spline" else {}
         density = flows.ZukoDensity("NSF", features=dim, transforms=layers, hidden_features=hidden, **passes)
         if dim == 1:  # with nothing to condition on, zuko draws the splines themselves at random: start near identity
             for parameter in density.flow.parameters():

@@ -81,7 +81,9 @@ class ModelSettings:
         mixing: linear layers between the couplings: "none", "permutation", "lu" or "free".
         actnorm: an ActNorm after each coupling, started from the data.
         zero_init: start every coupling as the identity.
-        latent: h: "realnvp", "spline" (with whitening), "affine" (a shift and a scale) or "identity".
+        latent: h: "realnvp", "spline" (couplings, after a whitening), "autoregressive" (splines each of whose coordinates
+            depends on all before it: a better density in many dimensions, d passes for a sample), "affine" (a shift and a
+            scale) or "identity".
         latent_layers: couplings, or splines, of h.
         latent_hidden: widths of their networks.
     """
@@ -104,7 +106,7 @@ class ModelSettings:
     mixing: Literal["none", "permutation", "lu", "free"] = "none"
     actnorm: bool = False
     zero_init: bool = True
-    latent: Literal["realnvp", "spline", "affine", "identity"] = "realnvp"
+    latent: Literal["realnvp", "spline", "autoregressive", "affine", "identity"] = "realnvp"
     latent_layers: int = 4
     latent_hidden: tuple[int, ...] = (32, 32)
 

@@ -79,7 +79,7 @@ def run_jobs(jobs: Sequence[Job], console: Console, processes: int | None = None
     if processes < 1:
         raise ValueError(f"expected at least one job at a time; got {processes}")
     context = multiprocessing.get_context("spawn")
-    display = _Display(jobs, console)
+    display = _Display(jobs, console, 0.0 if fresh else sum(map(_share, jobs)) / len(jobs))
     with StopSignals(enabled=True) as signals, ProcessPoolExecutor(processes, context, _ignore_signals) as pool:
         futures = [pool.submit(_run, job, fresh) for job in jobs]
         with display:
@@ -132,11 +132,17 @@ def _complete(job: Job) -> bool:
         return bool(json.loads(state.metadata()["progress"])["finished"])
 
 
+def _share(job: Job) -> float:
+    """How much of a run there is to go on from."""
+    last = last_epoch(job.folder) if _begun(job, FitSettings.from_flat(job.settings)) else None
+    return 0.0 if last is None else 1.0 if _complete(job) else last.epoch / job.epochs
+
+
 class _Display:
     """A bar for every run that is under way, and one line for each that is done."""
 
-    def __init__(self, jobs: Sequence[Job], console: Console):
-        self._jobs, self._console = jobs, console
+    def __init__(self, jobs: Sequence[Job], console: Console, before: float):
+        self._jobs, self._console, self._before = jobs, console, before
         self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
         self._started = self._line = time.perf_counter()
         self._told: set[int] = set()
@@ -164,7 +170,8 @@ class _Display:
             elif last is not None:
                 running.append((job, last.epoch, describe(last)))
         share, now = sum(shares) / len(shares), time.perf_counter()
-        left = duration((now - self._started) * (1 - share) / share) if share > 0.01 else "…"
+        new = share - self._before
+        left = duration((now - self._started) * (1 - share) / new) if new > 0.01 else "…"
         summary = f"{len(self._told)} of {len(self._jobs)} runs done, {left} left"
         if self._live is not None:
             self._live.update(_bars(running, summary))

@@ -1,0 +1,51 @@
+"""What the settings make of h: densities of z, however they are built."""
+
+import pytest
+import torch
+
+from rectangular_flows.models import build_flow
+from rectangular_flows.settings import ModelSettings
+from tests.conftest import shaken
+
+ROWS = torch.randn(300, 4, generator=torch.Generator().manual_seed(3)) @ torch.tensor(
+    [[1.0, 2.0, 0.0, 1.0], [0.0, 1.0, 3.0, 0.0], [0.0, 0.0, 0.5, 1.0], [0.0, 0.0, 0.0, 0.2]]
+)
+
+
+def latent_density(kind, dim, amount=0.2):
+    chosen = ModelSettings(dim, hidden=(8,), latent=kind, latent_layers=2, latent_hidden=(16,))
+    return shaken(build_flow(chosen, ROWS, seed=0), amount=amount).latent
+
+
+@pytest.mark.parametrize("kind", ["spline", "autoregressive", "realnvp", "affine", "identity"])
+def test_h_is_a_density(kind):
+    h = latent_density(kind, 2)
+    side = torch.linspace(-15, 15, 301, dtype=torch.float64)
+    grid = torch.cartesian_prod(side, side)
+    with torch.no_grad():
+        mass = h.log_prob(grid).exp().sum() * (side[1] - side[0]) ** 2
+    assert mass.item() == pytest.approx(1, abs=2e-3)
+
+
+@pytest.mark.parametrize("kind", ["spline", "autoregressive"])
+def test_samples_of_h_follow_its_density(kind):
+    h = latent_density(kind, 3, amount=0.1)
+    with torch.no_grad():
+        z = h.sample(20_000, torch.Generator().manual_seed(1))
+        # E[q/p] = 1 under p, for a Gaussian q with the moments of the samples, a little narrower so that the mean exists
+        q = torch.distributions.MultivariateNormal(z.mean(0), 0.5 * torch.cov(z.T))
+        ratio = (q.log_prob(z) - h.log_prob(z)).exp()
+    assert ratio.mean().item() == pytest.approx(1, abs=5 * float(ratio.std()) / len(z) ** 0.5)
+    assert ratio.std() < 3
+
+
+def test_an_autoregressive_h_lets_a_coordinate_depend_on_all_before_it():
+    """The conditional densities of one spline layer: two halves know nothing of their own other coordinates."""
+    z = torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    depends = {}
+    for kind in ("spline", "autoregressive"):
+        chosen = ModelSettings(4, hidden=(8,), latent=kind, latent_layers=1, latent_hidden=(16,), pca=False)
+        flow = shaken(build_flow(chosen, torch.randn(300, 5), seed=0), amount=0.3)
+        jacobian = torch.autograd.functional.jacobian(lambda u, f=flow: f.latent.flow().transform(u).sum(0), z)
+        depends[kind] = (jacobian.abs().amax(1) > 1e-9).sum().item()
+    assert depends == {"spline": 4 + 4, "autoregressive": 4 + 6}  # the diagonal, and what each was told of
