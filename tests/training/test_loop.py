@@ -327,6 +327,10 @@ def test_rows_within_a_budget():
     rows = rows_within(objective, x, budget_mib=1.0)
     assert saved_bytes(objective, von_mises_circle(rows, seed=0)) < 2**20
     assert rows_within(objective, x, budget_mib=1e-9) == 1
+    seen = []
+    objective.register_forward_pre_hook(lambda _, arguments: seen.append(len(arguments[0])))
+    rows_within(objective, x, budget_mib=1e-9)
+    assert seen == [1]  # measuring keeps to the budget as well
 
 
 def test_wrong_shapes_and_bad_rows_are_told():

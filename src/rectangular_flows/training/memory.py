@@ -34,15 +34,17 @@ def _guessed_bytes(objective: Objective, rows: Tensor) -> float:
 
 
 def rows_within(objective: Objective, rows: Tensor, budget_mib: float, part: Part = "all") -> int:
-    """The most rows whose graph fits the budget, at least one; measured on a few rows."""
-    few = rows[:8]
+    """The most rows whose graph fits the budget, at least one; measured on one row, and on a few where these fit."""
+    budget, few = budget_mib * 2**20 / _SLACK, rows[:8]
     try:
-        each = saved_bytes(objective, few, part) / len(few)
+        each: float = saved_bytes(objective, rows[:1], part)
+        if len(few) * each <= budget:  # measuring has to keep to the budget as well
+            each = saved_bytes(objective, few, part) / len(few)
     except (
         RuntimeError
     ):  # the codimension identity differentiates by torch.func, which forbids looking at what is saved
         each = _guessed_bytes(objective, few)
-    return max(1, int(budget_mib * 2**20 / (_SLACK * each))) if each else len(rows)
+    return max(1, int(budget / each)) if each else len(rows)
 
 
 __all__ = ["rows_within", "saved_bytes"]
