@@ -141,7 +141,12 @@ def test_evaluate(pictures, capsys):
     assert found["fid"] == pytest.approx(frechet(generated, real), rel=2e-3)
     # more than there are: all that there are
     assert main(["evaluate", run, *pictures.own]) == 0
-    assert json.loads(kept_file.read_text())["samples"] == 60
+    found = json.loads(kept_file.read_text())
+    assert found["samples"] == 60
+    # a report shows what was found, and keeps it
+    assert main(["report", run]) == 0
+    assert json.loads(kept_file.read_text())["fid"] == found["fid"]
+    assert f"{found['fid']:.3g}" in (pictures.run() / "report.html").read_text()
     # without the network, or without wanting it
     for flags, notes in (([], 1), (["--skip-fid"], 0)):
         capsys.readouterr()

@@ -24,7 +24,7 @@ from ..training.rows import take
 from .image_samples import SAMPLES, check_amount, figures_of, find_network, quality_of, real_images
 from .score import scores
 
-_FILE = "evaluation.json"
+EVALUATION = "evaluation.json"
 _MOST_ROWS, _TABLE_SAMPLES = 50_000, 10_000
 _KERNEL_ROWS, _KERNEL_CENTRES = 5_000, 20_000
 
@@ -51,7 +51,7 @@ def evaluate_command(
         figures = evaluate_run(run, None if images else samples, seed, most)
     if found is not None:
         figures |= evaluate_samples(run, found, samples, seed, console)
-    write_atomically(run / _FILE, json.dumps(figures, indent=1) + "\n")
+    write_atomically(run / EVALUATION, json.dumps(figures, indent=1) + "\n")
     table = Table(title=f"{run}, {figures['test_rows']} test rows", box=box.SIMPLE)
     for heading in ("", "value", "real against real"):
         table.add_column(heading, justify="left" if not heading else "right")
@@ -66,7 +66,7 @@ def evaluate_command(
         console.print(text, highlight=False, soft_wrap=True)
     if missing:
         console.print(f"note: {missing}", highlight=False, soft_wrap=True, markup=False)
-    console.print(f"figures: {run / _FILE}", highlight=False, soft_wrap=True, markup=False)
+    console.print(f"figures: {run / EVALUATION}", highlight=False, soft_wrap=True, markup=False)
     return 0
 
 
@@ -178,4 +178,4 @@ _NAMES = {
     "sphere_sample_distance": "mean distance of samples to the sphere",
 }
 
-__all__ = ["evaluate_command", "evaluate_run", "evaluate_samples"]
+__all__ = ["EVALUATION", "evaluate_command", "evaluate_run", "evaluate_samples"]

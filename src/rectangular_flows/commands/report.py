@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from matplotlib.figure import Figure
@@ -20,10 +20,11 @@ from ..plots.images import DPI, draw_interpolations, draw_latent_grid, draw_reco
 from ..progress import duration
 from ..report import Cards, Chart, Code, Curve, Metric, Page, Picture, Section, Text, write
 from ..settings import FitSettings
+from ..storage import write_atomically
 from ..training.folder import read_config, read_history
 from ..training.rows import take
 from .circle_report import training_charts
-from .evaluate import evaluate_run
+from .evaluate import EVALUATION, evaluate_run
 
 
 class Drawing(NamedTuple):
@@ -118,14 +119,24 @@ _MANIFOLD = (
 )
 
 
+def _figures(run: Path) -> dict[str, Any]:
+    """The evaluation of a run; of its samples of images, which takes long, what an earlier one found of this model."""
+    path = run / EVALUATION
+    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    figures = evaluate_run(run)
+    if "fid" in earlier:  # it is gone with the model it was computed of
+        figures = {**earlier, **figures, "samples": earlier["samples"]}
+    write_atomically(path, json.dumps(figures, indent=1) + "\n")
+    return figures
+
+
 def _page(run: Path) -> Page:
     flow, settings, data = _open(run)
     history = read_history(run)
     if not history:
         raise ValueError(f"{run} has no history yet; let it train for an epoch")
     drawings = _drawings(flow, settings, data)
-    figures = evaluate_run(run)
-    (run / "evaluation.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    figures = _figures(run)
 
     def against(name: str) -> str:
         return f"real against real: {figures[f'{name}_floor']:.3g}"
@@ -139,6 +150,12 @@ def _page(run: Path) -> Page:
         cards += [
             Metric("Sliced Wasserstein-2, squared", distance, against("sliced_wasserstein")),
             Metric("Classifier, samples or data", accuracy, f"50 % cannot tell; {against('c2st')}"),
+        ]
+    elif "fid" in figures:
+        of = f"{figures['samples']:,} samples"
+        cards += [
+            Metric("FID", f"{figures['fid']:.3g}", f"{of}; {against('fid')}"),
+            Metric("KID", f"{figures['kid']:.3g}", f"± {figures['kid_standard_error']:.1g}; {against('kid')}"),
         ]
     if "circle_kl" in figures:
         cards[2:] = [
