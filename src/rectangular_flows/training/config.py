@@ -84,6 +84,8 @@ class TrainingConfig:
         volume: how the log-volume is differentiated (only for "ml"): an Exact or Stochastic of rectangular_flows.volume.
         beta: weight of the squared reconstruction error, summed over dimensions; where it starts if target_error is set.
         target_error: mean squared reconstruction error to meet; beta then adapts by dual ascent until it is met.
+        tail_weight: exponent a of weights |y|^(2a) of rows in the squared reconstruction error, by their distance from the
+            centre of the data and 1 on average: above 0, rows far out are reconstructed better (0.5 to 1).
         dual_rate: speed of that adaptation: the largest relative change of beta in a step.
         epochs: passes over the training data (for "two-step" one pass of each kind); "auto": by the number of rows, as many
             as make some 3,000 steps, and 500 at the most.
@@ -120,6 +122,7 @@ class TrainingConfig:
     volume: Exact | Stochastic = field(default_factory=_exact)
     beta: float = 50.0
     target_error: float | None = None
+    tail_weight: float = 0.0
     dual_rate: float = 0.02
     epochs: int | Literal["auto"] = 100
     latent_epochs: int = 0
@@ -177,7 +180,7 @@ class TrainingConfig:
             value = getattr(self, name)
             if value is not None and value != int(value):
                 raise ValueError(f"expected a whole number as {name}; got {value}")
-        for name in ("weight_decay", "warm_up", "seed", "latent_epochs"):
+        for name in ("weight_decay", "warm_up", "seed", "latent_epochs", "tail_weight"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"expected {name} ≥ 0; got {getattr(self, name)}")
         if self.weight_decay and self.optimiser != "adamw":

@@ -28,6 +28,7 @@ from .run import Epoch, Progress, Run
 from .schedule import annealing, dual_step, learning_rate, likelihood_weight
 from .setup import choose_device, make_optimiser, seed_everything
 from .signals import Interrupted, StopSignals
+from .weights import tail_weights
 
 _PASSES: dict[str, tuple[Part, ...]] = {"ml": ("all",), "two-step": ("likelihood", "reconstruction")}
 _LATENT_PASSES: tuple[Part, ...] = ("likelihood",)
@@ -115,7 +116,8 @@ class _Loop:
     ):
         self.flow, self.train, self.held_out = flow, train, held_out
         self.config, self.world, self.metrics, self.facts = config, world, metrics, facts
-        self.objective = Objective(flow, config.volume, config.beta, config.volume_fraction)
+        weights = tail_weights(flow, train, held_out, config.tail_weight, config.seed)
+        self.objective = Objective(flow, config.volume, config.beta, config.volume_fraction, weights)
         self.module = world.wrap(self.objective)
         self.parameters = [p for p in flow.parameters() if p.requires_grad]
         self.latent_trains = any(p.requires_grad for p in flow.latent.parameters())

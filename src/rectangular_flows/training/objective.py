@@ -8,6 +8,7 @@ batch mean, in the model's units (standardised data).
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -39,14 +40,24 @@ class Objective(nn.Module):
         beta: β.
         volume_fraction: share of the rows whose volume is computed. The batch is in random order, so that its first rows
             are a random part of it and the estimate is unbiased.
+        row_weights: of rows in the reconstruction error, from rows in the model's units; None for all alike. The error
+            that is told is without them.
     """
 
-    def __init__(self, flow: RectangularFlow, volume: Exact | Stochastic, beta: float, volume_fraction: float = 1.0):
+    def __init__(
+        self,
+        flow: RectangularFlow,
+        volume: Exact | Stochastic,
+        beta: float,
+        volume_fraction: float = 1.0,
+        row_weights: Callable[[Tensor], Tensor] | None = None,
+    ):
         super().__init__()
         self.flow = flow
         self.volume = volume
         self.beta = beta
         self.volume_fraction = volume_fraction
+        self.row_weights = row_weights
 
     def forward(self, x: Tensor, weight: float = 1.0, part: Part = "all") -> Terms:
         """The objective at data x (user's units).
@@ -65,8 +76,8 @@ class Objective(nn.Module):
             return Terms(weight * nll, nll, nll.new_full((), math.nan))
         z = self.flow.encode(y, model_units=True)
         if part == "reconstruction" or weight == 0:
-            error = _squared_distance(y, self.flow.decode(z, model_units=True)).mean()
-            return Terms(self.beta * error, error.new_full((), math.nan), error)
+            error = _squared_distance(y, self.flow.decode(z, model_units=True))
+            return Terms(self._penalty(y, error), error.new_full((), math.nan), error.mean())
         with_volume = max(1, math.ceil(self.volume_fraction * len(z)))
         y_hat, L = self.volume(self.flow, z[:with_volume], model_units=True)
         error = _squared_distance(y[:with_volume], y_hat)
@@ -74,7 +85,10 @@ class Objective(nn.Module):
             rest = self.flow.decode(z[with_volume:], model_units=True)
             error = torch.cat([error, _squared_distance(y[with_volume:], rest)])
         nll = L.mean() - self.flow.latent.log_prob(z).mean()
-        return Terms(weight * nll + self.beta * error.mean(), nll, error.mean())
+        return Terms(weight * nll + self._penalty(y, error), nll, error.mean())
+
+    def _penalty(self, y: Tensor, error: Tensor) -> Tensor:
+        return self.beta * (error if self.row_weights is None else self.row_weights(y) * error).mean()
 
 
 def _squared_distance(y: Tensor, y_hat: Tensor) -> Tensor:
