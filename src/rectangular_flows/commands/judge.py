@@ -20,7 +20,8 @@ from .._version import __version__
 from ..errors import NumericalError
 from ..experiment import open_run, settings_of
 from ..manifold import RectangularFlow
-from ..metrics.out_of_distribution import CombinedScore, Detection, detect, stump_accuracy, typicality
+from ..metrics.off_manifold import noisy_log_density
+from ..metrics.out_of_distribution import Detection, detect, stump_accuracy, typicality
 from ..plots.detection import Histogram
 from ..progress import WorkDisplay
 from ..training.rows import Rows, take
@@ -150,7 +151,7 @@ def _judge(flow: RectangularFlow, values: dict[str, dict[str, Array]], halves: b
     fine = np.isfinite(held_out[own_density]) & np.isfinite(held_out["error"])
     if fine.sum() < 2:
         raise ValueError(f"expected held-out rows with finite scores; {int(fine.sum())} of {len(fine)} have them")
-    combined = CombinedScore().fit(held_out[own_density][fine], held_out["error"][fine])
+    mean_error, codimension = float(held_out["error"][fine].mean()), flow.ambient_dim - flow.latent_dim
     usual = float(held_out[own_density][fine].mean())
     images = len(flow.data_shape) == 3
     pixels, own = ("pixels" if images else "the data"), "units of the model"
@@ -158,7 +159,12 @@ def _judge(flow: RectangularFlow, values: dict[str, dict[str, Array]], halves: b
         "log_density": ("log-density", f"nats, units of {pixels}", False, lambda v: v["log_density"]),
         "log_density_model": ("log-density, model units", f"nats, {own}", False, lambda v: v["log_density_model"]),
         "reconstruction_error": ("reconstruction error", f"squared distance, {own}", True, lambda v: -v["error"]),
-        "combined": ("both combined", "outlier score", True, lambda v: combined(v[own_density], v["error"])),
+        "combined": (
+            "both combined",
+            f"nats, with noise off the manifold, {own}",
+            False,
+            lambda v: noisy_log_density(v[own_density], v["error"], mean_error, codimension),
+        ),
         "typicality": ("typicality", "|log p − mean|, nats", True, lambda v: typicality(v[own_density], usual)),
         "pca": (
             f"PCA residual, d = {flow.latent_dim}",

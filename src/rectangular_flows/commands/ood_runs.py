@@ -25,6 +25,7 @@ from .square_flow import log_likelihood_of_square_flow
 
 SQUARE = "square flow"
 _SETS = ("train", "test", "outside")
+_MEANING = 2  # goes up with every change of what a score is, so that older values are not taken for it
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,7 @@ def judge_direction(run: ImageRun, outside: str, count: int, console: Console) -
         with WorkDisplay(console, f"{run.title} → {outside}: scoring") as display:
             return judge_run(run.folder, outside, count, display=display).scores
 
-    return _direction(run, outside, run.method, f"{outside}, n {count}", compute)
+    return _direction(run, outside, run.method, f"{outside}, n {count}, scores {_MEANING}", compute)
 
 
 def judge_square(run: ImageRun, outside: str, count: int, console: Console) -> Direction:
