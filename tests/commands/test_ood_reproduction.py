@@ -90,7 +90,7 @@ def direction(inside, accuracy, area, method="exact", seed=0, scores=SCORES):
 def test_verdicts_can_go_both_ways():
     good = judge([direction("mnist", 0.981, 0.995), direction("fashion-mnist", 0.971, 0.995)])
     assert [passed for _, passed in good] == [True] * 8
-    assert "stump on log-density (model units) 97.1% ≥ 91%" in good[5][0]
+    assert "stump on log-density (model units) 97.10% ≥ 91%" in good[5][0]
     bad = judge([direction("mnist", 0.919, 0.98), direction("fashion-mnist", 0.909, 0.98)])
     assert [passed for _, passed in bad] == [False] * 8
     close = judge([direction("mnist", 0.975, 0.995), direction("fashion-mnist", 0.965, 0.995)])

@@ -95,7 +95,7 @@ def grid_command(out: Path, epochs: int | None, processes: int | None) -> int:
     _save(draw_circle_grid(panels, sides, heads, breaks=(3,)), picture)
     write_atomically(out / "results.json", json.dumps([_numbers(o) for o in outcomes], indent=1) + "\n")
     groups = {"Maximum likelihood, 12 settings": outcomes[:12], "Two-step, 24 settings": outcomes[12:]}
-    console.print(_table("The von Mises circle, all settings of the paper's appendix", groups))
+    console.print(_table("The von Mises circle, all settings of the paper's appendix", groups, "settings"))
     say_where(console, {"figure": picture, "numbers": out / "results.json"})
     return 0
 
@@ -129,8 +129,8 @@ def _verdicts(ml: Sequence[Outcome], two_step: Sequence[Outcome]) -> list[Verdic
     return [(f"Maximum likelihood, {text}: {sum(passed)} of {n} seeds", all(passed)) for text, passed in checks]
 
 
-def _table(title: str, groups: Mapping[str, Sequence[Outcome]]) -> Table:
-    caption = "KL(true‖model) of densities on the circle; distances of the curve to it. Over seeds: median (worst)."
+def _table(title: str, groups: Mapping[str, Sequence[Outcome]], over: str = "seeds") -> Table:
+    caption = f"KL(true‖model) of densities on the circle; distances of the curve to it. Over {over}: median (worst)."
     table = Table(title=title, caption=caption, box=box.SIMPLE)
     for heading in ("method", "KL", "total variation", "mean distance", "max distance", "mass", "time"):
         table.add_column(heading, justify="left" if heading == "method" else "right")

@@ -40,7 +40,8 @@ _MEANING = """
 The paper's stump is fitted on the log-density of training images of both sets. *AUROC* and the *false positive rate at 95 %*
 need no threshold. *Both combined* and *typicality* are fitted on images of the own set only. *PCA residual* is the plain
 baseline: the distance from a linear subspace of the same dimension, with no flow at all.
-
+"""
+_SQUARE_MEANING = """
 The *square flow* has the couplings of the rectangular one and keeps all of its coordinates: the contrast of Nalisnick
 et al., whose square flows gave images from elsewhere the higher likelihood. Theirs were densities of all pixels; this one is
 a density of the principal directions that the model works in, and need not fail where theirs did.
@@ -88,7 +89,7 @@ def ood_reproduction_command(
     draw_directions(panels(found, methods[0])).savefig(picture, dpi=150)
     numbers = {"directions": [_numbers(each) for each in found], "images": count, "epochs": epochs}
     write_atomically(folder / "results.json", json.dumps(numbers, indent=1) + "\n")
-    write(_page(rows, verdicts, picture, methods[0], epochs), folder / "report.html")
+    write(_page(rows, verdicts, picture, methods[0], epochs, square), folder / "report.html")
     places = {"numbers": folder / "results.json", "figure": picture, "report": folder / "report.html"}
     say_where(console, places)
     return 0
@@ -126,9 +127,9 @@ def judge(found: Sequence[Direction]) -> list[Verdict]:
         title = f"{inside} → {PAIRS[inside]}, exact"
         for score, units in _DENSITIES.items():
             value, limit = _mean(group, score, "accuracy"), DENSITY[inside]
-            verdicts.append((f"{title}, stump on log-density ({units}) {value:.1%} ≥ {limit:.0%}", value >= limit))
+            verdicts.append((f"{title}, stump on log-density ({units}) {value:.2%} ≥ {limit:.0%}", value >= limit))
         value, limit = _mean(group, "combined", "accuracy"), COMBINED[inside]
-        verdicts.append((f"{title}, stump on both combined {value:.1%} ≥ {limit:.0%}", value >= limit))
+        verdicts.append((f"{title}, stump on both combined {value:.2%} ≥ {limit:.0%}", value >= limit))
         value = _mean(group, "combined", "auroc")
         verdicts.append((f"{title}, AUROC of both combined {value:.4f} ≥ {AUROC}", value >= AUROC))
     return verdicts
@@ -162,10 +163,16 @@ def _numbers(each: Direction) -> Mapping[str, object]:
 
 
 def _page(
-    rows: Sequence[Sequence[str]], verdicts: Sequence[Verdict], picture: Path, method: str, epochs: int | None
+    rows: Sequence[Sequence[str]],
+    verdicts: Sequence[Verdict],
+    picture: Path,
+    method: str,
+    epochs: int | None,
+    square: bool,
 ) -> Page:
     alt = "Histograms of log-densities and squared distances of images inside and outside, a row for each direction"
-    text = "\n\n".join(part for part in (_MEANING.strip(), shortened(epochs)) if part)
+    meant = _SQUARE_MEANING.strip() if square else ""
+    text = "\n\n".join(part for part in (_MEANING.strip(), meant, shortened(epochs)) if part)
     return Page(
         "Images from elsewhere, reproduced",
         "Rectangular flows on MNIST against Fashion-MNIST and the other way round: published, and ours.",
