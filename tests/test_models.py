@@ -1,4 +1,4 @@
-"""What the settings make of h: densities of z, however they are built."""
+"""What the settings make: where a flow starts, and densities of z as h."""
 
 import pytest
 import torch
@@ -49,3 +49,12 @@ def test_an_autoregressive_h_lets_a_coordinate_depend_on_all_before_it():
         jacobian = torch.autograd.functional.jacobian(lambda u, f=flow: f.latent.flow().transform(u).sum(0), z)
         depends[kind] = (jacobian.abs().amax(1) > 1e-9).sum().item()
     assert depends == {"spline": 4 + 4, "autoregressive": 4 + 6}  # the diagonal, and what each was told of
+
+
+@pytest.mark.parametrize("mixing", ["none", "permutation", "lu", "free"])
+def test_the_start_is_the_best_linear_subspace(mixing):
+    chosen = ModelSettings(2, hidden=(8,), layers=5, mixing=mixing, pca=True, standardise=False)
+    flow = build_flow(chosen, ROWS, seed=0)
+    values = torch.linalg.svdvals(ROWS.double() - ROWS.double().mean(dim=0))
+    best = values[2:].square().sum() / len(ROWS)
+    torch.testing.assert_close(flow.reconstruction_error(ROWS).mean().double(), best, rtol=1e-4, atol=1e-6)

@@ -130,6 +130,17 @@ def test_a_layer_with_forward_and_inverse_only_is_an_injection():
     assert chained.linearize_inverse(chained(z))[1](torch.zeros(3, 1, 3)).shape == (3, 1, 2)
 
 
+@pytest.mark.parametrize("layers", [1, 2, 5])
+@pytest.mark.parametrize("features", [1, 2, 7])
+@pytest.mark.parametrize("mixing", ["permutation", "lu", "free"])
+def test_with_mixing_the_start_is_the_identity(mixing, features, layers):
+    flow = flows.RealNVP(features, layers, (5, 5), mixing=mixing)
+    z = torch.randn(4, features)
+    torch.testing.assert_close(flow(z), z, rtol=1e-4, atol=1e-5)
+    if features > 2 and layers > 1:  # by layers that mix, each
+        assert all((layer(z) - z).abs().max() > 0.1 for layer in list(flow.layers)[::2])
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -141,6 +152,7 @@ def test_a_layer_with_forward_and_inverse_only_is_an_injection():
         (lambda: flows.RealNVP(3, mask="thirds"), "even-odd, halves; got 'thirds'"),
         (lambda: flows.RealNVP(3, mixing="qr"), "permutation, lu, free; got 'qr'"),
         (lambda: flows.RealNVP(0), "positive"),
+        (lambda: flows.Permutation(3, torch.tensor([0, 2, 2])), r"permutation of 0 to 2; got \[0, 2, 2\]"),
         (lambda: flows.Squeeze((1, 3, 4)), "even height and width; got 3×4"),
         (lambda: flows.Standardise.from_data(torch.ones(4, 2)), "no variation in features"),
         (lambda: flows.ActNorm(2).initialise(torch.ones(4, 2)), "no variation in features"),

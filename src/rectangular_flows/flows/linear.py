@@ -3,7 +3,7 @@ r"""Linear maps x = Az: permutation, LU-parametrised, free square matrix, full w
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from math import prod
 from typing import Literal
 
@@ -59,7 +59,7 @@ class _Matrix(Bijection):
 
 
 class Permutation(Bijection):
-    """x_i = z_{p(i)}, for a fixed permutation p: random, or the reversal of the order.
+    """x_i = z_{p(i)}, for a fixed permutation p: random, the reversal of the order, or a given one.
 
     Example:
         >>> import torch
@@ -70,11 +70,21 @@ class Permutation(Bijection):
     isometric = True
     order: Tensor
 
-    def __init__(self, features: int, order: Literal["random", "reverse"] = "random"):
+    def __init__(self, features: int, order: Literal["random", "reverse"] | Tensor = "random"):
         super().__init__(as_shape(features))
-        if order not in ("random", "reverse"):
-            raise ValueError(f"expected order 'random' or 'reverse'; got {order!r}")
-        self.register_buffer("order", torch.randperm(features) if order == "random" else torch.arange(features).flip(0))
+        if isinstance(order, Tensor):
+            if not torch.equal(order.sort().values, torch.arange(features)):
+                raise ValueError(f"expected a permutation of 0 to {features - 1}; got {order.tolist()}")
+        elif order not in ("random", "reverse"):
+            raise ValueError(f"expected order 'random', 'reverse' or a permutation; got {order!r}")
+        else:
+            order = torch.randperm(features) if order == "random" else torch.arange(features).flip(0)
+        self.register_buffer("order", order)
+
+    @classmethod
+    def undoing(cls, layers: Sequence[Bijection], features: int) -> Permutation:
+        """The permutation before such layers, themselves permutations, with which they are the identity."""
+        return cls(features, _inverse_product(layers, features).argmax(dim=1))
 
     def forward(self, z: Tensor) -> Tensor:
         return z.index_select(-1, self.order)
@@ -99,7 +109,7 @@ class LULinear(_Matrix):
     r"""A = P L U with a fixed permutation P, unit lower L and upper U with diagonal :math:`\pm e^{s}`.
 
     log|det A| = Σ s costs nothing, the inverse two triangular solves, and A is invertible whatever the parameters.
-    Starts as a random rotation.
+    Starts as a random rotation unless given a matrix.
 
     Reference: Kingma and Dhariwal, Glow, arXiv:1807.03039.
     """
@@ -107,14 +117,19 @@ class LULinear(_Matrix):
     _permutation: Tensor
     _signs: Tensor
 
-    def __init__(self, features: int):
+    def __init__(self, features: int, start: Tensor | None = None):
         super().__init__(features)
-        P, L, U = torch.linalg.lu(_random_rotation(features))
+        P, L, U = torch.linalg.lu(_random_rotation(features) if start is None else start)
         self.register_buffer("_permutation", P.argmax(dim=1))
         self.register_buffer("_signs", U.diagonal().sign())
         self.lower = nn.Parameter(L.tril(-1))
         self.upper = nn.Parameter(U.triu(1))
         self.log_diagonal = nn.Parameter(U.diagonal().abs().log())
+
+    @classmethod
+    def undoing(cls, layers: Sequence[Bijection], features: int) -> LULinear:
+        """The layer before such rotations with which they are the identity."""
+        return cls(features, _inverse_product(layers, features))
 
     def _factors(self) -> tuple[Tensor, Tensor]:
         eye = torch.eye(self.in_shape[0], dtype=self.lower.dtype, device=self.lower.device)
@@ -143,14 +158,21 @@ class FreeLinear(_Matrix):
 
     Args:
         features: n.
-        start: "orthogonal" for a random rotation, "identity".
+        start: "orthogonal" for a random rotation, "identity", or a matrix.
     """
 
-    def __init__(self, features: int, start: Literal["orthogonal", "identity"] = "orthogonal"):
+    def __init__(self, features: int, start: Literal["orthogonal", "identity"] | Tensor = "orthogonal"):
         super().__init__(features)
-        if start not in ("orthogonal", "identity"):
-            raise ValueError(f"expected start 'orthogonal' or 'identity'; got {start!r}")
-        self.weight = nn.Parameter(_random_rotation(features) if start == "orthogonal" else torch.eye(features))
+        if not isinstance(start, Tensor):
+            if start not in ("orthogonal", "identity"):
+                raise ValueError(f"expected start 'orthogonal', 'identity' or a matrix; got {start!r}")
+            start = _random_rotation(features) if start == "orthogonal" else torch.eye(features)
+        self.weight = nn.Parameter(start.clone())
+
+    @classmethod
+    def undoing(cls, layers: Sequence[Bijection], features: int) -> FreeLinear:
+        """The layer before such rotations with which they are the identity."""
+        return cls(features, _inverse_product(layers, features))
 
     def matrix(self) -> Tensor:
         return self.weight
@@ -307,6 +329,15 @@ class OrthonormalEmbedding(Injection):
 def _orthonormal(raw: Tensor) -> Tensor:
     Q, R = torch.linalg.qr(raw)
     return Q * R.diagonal().sign()
+
+
+@torch.no_grad()
+def _inverse_product(layers: Sequence[Bijection], features: int) -> Tensor:
+    """The inverse of the product of rotations or permutations that follow one another."""
+    product = torch.eye(features)
+    for layer in layers:
+        product = layer(product)
+    return product
 
 
 def _random_rotation(size: int) -> Tensor:

@@ -36,6 +36,7 @@ class RealNVP(BijectiveChain):
         bound: largest log-scale of one layer with ``scale="tanh"``.
         network: "mlp" or "residual" (a residual MLP).
         mixing: a linear layer before each coupling: None, "permutation", "lu" or "free" (f̃ needs no log-determinant).
+            They start at random with the identity as their product.
         actnorm: an ActNorm after each coupling; call ``initialise`` with data before training.
         zero_init: start every coupling as the identity.
 
@@ -86,12 +87,15 @@ class RealNVP(BijectiveChain):
                 return _MASKS[mask](features, keep_first)
             return leading(features, mask, keep_first)
 
+        mixers: list[Bijection] = []
+        if mixing is not None:
+            _check_choice("mixing", mixing, _MIXING)
+            mixers = [_MIXING[mixing](features) for _ in range(layers - 1)]
+            mixers.insert(0, _MIXING[mixing].undoing(mixers, features))
         links: list[Bijection] = []
         for i in range(layers):
             chosen = divided(keep_first=(layers - i) % 2 == 1)
-            if mixing is not None:
-                _check_choice("mixing", mixing, _MIXING)
-                links.append(_MIXING[mixing](features))
+            links += mixers[i : i + 1]
             links.append(AffineCoupling(chosen, conditioner(chosen), scale=scale, bound=bound))
             if actnorm:
                 links.append(ActNorm(features))
@@ -178,7 +182,11 @@ def _image_links(
 
 
 _MASKS: dict[str, Callable[[int, bool], Mask]] = {"even-odd": even_odd, "halves": halves}
-_MIXING: dict[str, Callable[[int], Bijection]] = {"permutation": Permutation, "lu": LULinear, "free": FreeLinear}
+_MIXING: dict[str, type[Permutation] | type[LULinear] | type[FreeLinear]] = {
+    "permutation": Permutation,
+    "lu": LULinear,
+    "free": FreeLinear,
+}
 
 
 def _check_choice(name: str, value: str, choices: Iterable[str]) -> None:
