@@ -58,3 +58,13 @@ def test_the_start_is_the_best_linear_subspace(mixing):
     values = torch.linalg.svdvals(ROWS.double() - ROWS.double().mean(dim=0))
     best = values[2:].square().sum() / len(ROWS)
     torch.testing.assert_close(flow.reconstruction_error(ROWS).mean().double(), best, rtol=1e-4, atol=1e-6)
+
+
+def test_h_may_have_another_activation():
+    chosen = ModelSettings(2, hidden=(8,), activation="tanh", latent_hidden=(8,), latent_activation="relu")
+    same = ModelSettings(2, hidden=(8,), activation="tanh", latent_hidden=(8,))
+    flow, plain = build_flow(chosen, ROWS, seed=0), build_flow(same, ROWS, seed=0)
+    flow, plain = shaken(flow, amount=0.3), shaken(plain, amount=0.3)
+    z = torch.randn(5, 2, dtype=torch.float64)
+    torch.testing.assert_close(flow.decode(z), plain.decode(z))
+    assert not torch.allclose(flow.latent.log_prob(z), plain.latent.log_prob(z))

@@ -52,8 +52,9 @@ def _realnvp(settings: ModelSettings, train: Rows, dim: int) -> Parts:
     """Couplings in R^D, along the principal components or not."""
     columns = train.shape[1]
     ambient = flows.RealNVP(columns, settings.layers, settings.hidden, **_couplings(settings))
-    outer: list[flows.Injection] = [flows.OrthonormalEmbedding(columns, columns)] if settings.pca else []
-    outer += _units(settings, train)
+    outer = _units(settings, train)
+    if settings.pca:
+        outer.insert(0, flows.OrthonormalEmbedding(columns, columns, tail=settings.pca_tail))
     return ambient, outer, flows.Pad(dim, columns, order="first" if settings.pca else "random")
 
 
@@ -70,7 +71,7 @@ def _principal(settings: ModelSettings, train: Rows, dim: int) -> Parts:
             f"got {dim}"
         )
     ambient = flows.RealNVP(directions, settings.layers, settings.hidden, mask=dim, **_couplings(settings))
-    embedding = flows.OrthonormalEmbedding(directions, tuple(train.shape[1:]))
+    embedding = flows.OrthonormalEmbedding(directions, tuple(train.shape[1:]), tail=settings.pca_tail)
     outer = [flows.ActNorm(directions), embedding, *_units(settings, train)]
     return ambient, outer, flows.Pad(dim, directions, order="first")
 
@@ -137,8 +138,8 @@ def _latent(settings: ModelSettings, dim: int) -> flows.Density | flows.Bijectio
             for parameter in density.flow.parameters():
                 parameter.data.mul_(0.01)
         return density
-    options: dict[str, Any] = {name: getattr(settings, name) for name in ("activation", "scale", "zero_init")}
-    return flows.RealNVP(dim, layers, hidden, **options)
+    activation = settings.latent_activation or settings.activation
+    return flows.RealNVP(dim, layers, hidden, activation=activation, scale=settings.scale, zero_init=settings.zero_init)
 
 
 __all__ = ["build_flow"]

@@ -72,6 +72,8 @@ class ModelSettings:
         channels: of the convolutions of f̃ "multiscale".
         blocks: residual blocks of each of its couplings, which are 10.
         pca: start along the leading principal components of the data, by a fixed rotation after f̃ (realnvp).
+        pca_tail: exponent a of weights |y|^(2a) of rows in finding these, by their distance from the centre of the data:
+            above 0, rows far out count more.
         layers: couplings of f̃ (realnvp, principal).
         hidden: widths of the network of each coupling.
         network: "mlp", or "residual" (two equal widths for each residual block).
@@ -86,6 +88,7 @@ class ModelSettings:
             scale) or "identity".
         latent_layers: couplings, or splines, of h.
         latent_hidden: widths of their networks.
+        latent_activation: of the couplings of h "realnvp"; none: as activation.
     """
 
     latent_dim: int | Literal["auto"] | None = None
@@ -97,6 +100,7 @@ class ModelSettings:
     channels: int = 64
     blocks: int = 8
     pca: bool = True
+    pca_tail: float = 0.0
     layers: int = 6
     hidden: tuple[int, ...] = (64, 64)
     network: Literal["mlp", "residual"] = "mlp"
@@ -109,6 +113,7 @@ class ModelSettings:
     latent: Literal["realnvp", "spline", "autoregressive", "affine", "identity"] = "realnvp"
     latent_layers: int = 4
     latent_hidden: tuple[int, ...] = (32, 32)
+    latent_activation: Literal["silu", "tanh", "relu"] | None = None
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ class _Matrix(Bijection):
 
 
 class Permutation(Bijection):
-    """x_i = z_{p(i)}, for a fixed permutation p: random, the reversal of the order, or a given one.
+    """x_i = z_{p(i)}, for a fixed permutation p: random, or the reversal of the order.
 
     Example:
         >>> import torch
@@ -70,21 +70,18 @@ class Permutation(Bijection):
     isometric = True
     order: Tensor
 
-    def __init__(self, features: int, order: Literal["random", "reverse"] | Tensor = "random"):
+    def __init__(self, features: int, order: Literal["random", "reverse"] = "random"):
         super().__init__(as_shape(features))
-        if isinstance(order, Tensor):
-            if not torch.equal(order.sort().values, torch.arange(features)):
-                raise ValueError(f"expected a permutation of 0 to {features - 1}; got {order.tolist()}")
-        elif order not in ("random", "reverse"):
-            raise ValueError(f"expected order 'random', 'reverse' or a permutation; got {order!r}")
-        else:
-            order = torch.randperm(features) if order == "random" else torch.arange(features).flip(0)
-        self.register_buffer("order", order)
+        if order not in ("random", "reverse"):
+            raise ValueError(f"expected order 'random' or 'reverse'; got {order!r}")
+        self.register_buffer("order", torch.randperm(features) if order == "random" else torch.arange(features).flip(0))
 
     @classmethod
     def undoing(cls, layers: Sequence[Bijection], features: int) -> Permutation:
         """The permutation before such layers, themselves permutations, with which they are the identity."""
-        return cls(features, _inverse_product(layers, features).argmax(dim=1))
+        layer = cls(features)
+        layer.order.copy_(_inverse_product(layers, features).argmax(dim=1))
+        return layer
 
     def forward(self, z: Tensor) -> Tensor:
         return z.index_select(-1, self.order)
@@ -109,7 +106,7 @@ class LULinear(_Matrix):
     r"""A = P L U with a fixed permutation P, unit lower L and upper U with diagonal :math:`\pm e^{s}`.
 
     log|det A| = Σ s costs nothing, the inverse two triangular solves, and A is invertible whatever the parameters.
-    Starts as a random rotation unless given a matrix.
+    Starts as a random rotation.
 
     Reference: Kingma and Dhariwal, Glow, arXiv:1807.03039.
     """
@@ -117,9 +114,9 @@ class LULinear(_Matrix):
     _permutation: Tensor
     _signs: Tensor
 
-    def __init__(self, features: int, start: Tensor | None = None):
+    def __init__(self, features: int):
         super().__init__(features)
-        P, L, U = torch.linalg.lu(_random_rotation(features) if start is None else start)
+        P, L, U = torch.linalg.lu(_random_rotation(features))
         self.register_buffer("_permutation", P.argmax(dim=1))
         self.register_buffer("_signs", U.diagonal().sign())
         self.lower = nn.Parameter(L.tril(-1))
@@ -129,7 +126,15 @@ class LULinear(_Matrix):
     @classmethod
     def undoing(cls, layers: Sequence[Bijection], features: int) -> LULinear:
         """The layer before such rotations with which they are the identity."""
-        return cls(features, _inverse_product(layers, features))
+        layer = cls(features)
+        P, L, U = torch.linalg.lu(_inverse_product(layers, features))
+        with torch.no_grad():
+            layer._permutation.copy_(P.argmax(dim=1))
+            layer._signs.copy_(U.diagonal().sign())
+            layer.lower.copy_(L.tril(-1))
+            layer.upper.copy_(U.triu(1))
+            layer.log_diagonal.copy_(U.diagonal().abs().log())
+        return layer
 
     def _factors(self) -> tuple[Tensor, Tensor]:
         eye = torch.eye(self.in_shape[0], dtype=self.lower.dtype, device=self.lower.device)
@@ -158,21 +163,22 @@ class FreeLinear(_Matrix):
 
     Args:
         features: n.
-        start: "orthogonal" for a random rotation, "identity", or a matrix.
+        start: "orthogonal" for a random rotation, "identity".
     """
 
-    def __init__(self, features: int, start: Literal["orthogonal", "identity"] | Tensor = "orthogonal"):
+    def __init__(self, features: int, start: Literal["orthogonal", "identity"] = "orthogonal"):
         super().__init__(features)
-        if not isinstance(start, Tensor):
-            if start not in ("orthogonal", "identity"):
-                raise ValueError(f"expected start 'orthogonal', 'identity' or a matrix; got {start!r}")
-            start = _random_rotation(features) if start == "orthogonal" else torch.eye(features)
-        self.weight = nn.Parameter(start.clone())
+        if start not in ("orthogonal", "identity"):
+            raise ValueError(f"expected start 'orthogonal' or 'identity'; got {start!r}")
+        self.weight = nn.Parameter(_random_rotation(features) if start == "orthogonal" else torch.eye(features))
 
     @classmethod
     def undoing(cls, layers: Sequence[Bijection], features: int) -> FreeLinear:
         """The layer before such rotations with which they are the identity."""
-        return cls(features, _inverse_product(layers, features))
+        layer = cls(features)
+        with torch.no_grad():
+            layer.weight.copy_(_inverse_product(layers, features))
+        return layer
 
     def matrix(self) -> Tensor:
         return self.weight
@@ -240,6 +246,7 @@ class OrthonormalEmbedding(Injection):
         features: D′.
         shape: D, or an event shape with D entries.
         trainable: whether U and μ are trained.
+        tail: exponent a of weights |x − μ|^(2a) of the data that U starts from; above 0, rows far out count more.
 
     Example:
         >>> import torch
@@ -253,13 +260,13 @@ class OrthonormalEmbedding(Injection):
     mean: Tensor
     raw: Tensor
 
-    def __init__(self, features: int, shape: int | Shape, trainable: bool = False):
+    def __init__(self, features: int, shape: int | Shape, trainable: bool = False, tail: float = 0.0):
         shape = as_shape(shape)
         size = prod(shape)
         if not 1 <= features <= size:
             raise ValueError(f"expected 1 ≤ D′ ≤ D; got D′ = {features} and D = {size}")
         super().__init__((features,), shape)
-        self.trainable = trainable
+        self.trainable, self.tail = trainable, tail
         start = torch.linalg.qr(torch.randn(size, features))[0]
         if trainable:
             self.raw = nn.Parameter(start)
@@ -295,9 +302,10 @@ class OrthonormalEmbedding(Injection):
         """Set μ and U to the mean and the leading principal directions of x."""
         flat = x.flatten(1)
         mean = flat.mean(dim=0)
-        centred = flat - mean
         # the covariance in double precision: squaring in single would lose the small directions
-        _, directions = torch.linalg.eigh((centred.double().mT @ centred.double()) / len(flat))
+        centred = (flat - mean).double()
+        weighted = centred * tail_weights(centred, self.tail).unsqueeze(1) if self.tail else centred
+        _, directions = torch.linalg.eigh((centred.mT @ weighted) / len(flat))
         leading = directions.flip(1)[:, : self.in_shape[0]]
         largest = leading.gather(0, leading.abs().argmax(dim=0, keepdim=True))
         self.raw.copy_(leading * largest.sign())
@@ -326,6 +334,11 @@ class OrthonormalEmbedding(Injection):
         return (x.flatten(1) - self.mean) @ U, lambda tangents: tangents.flatten(2) @ U
 
 
+def tail_weights(offsets: Tensor, exponent: float) -> Tensor:
+    """|y|^(2a), (B,), of offsets y from a centre, (B, …): how much rows count where those far out are to count more."""
+    return offsets.flatten(1).square().sum(dim=1).pow(exponent)
+
+
 def _orthonormal(raw: Tensor) -> Tensor:
     Q, R = torch.linalg.qr(raw)
     return Q * R.diagonal().sign()
@@ -344,4 +357,4 @@ def _random_rotation(size: int) -> Tensor:
     return torch.linalg.qr(torch.randn(size, size))[0]
 
 
-__all__ = ["FreeLinear", "LULinear", "OrthonormalEmbedding", "Permutation", "Whitening"]
+__all__ = ["FreeLinear", "LULinear", "OrthonormalEmbedding", "Permutation", "Whitening", "tail_weights"]

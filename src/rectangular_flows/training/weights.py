@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..flows.linear import tail_weights as by_distance
 from ..manifold import RectangularFlow
 from .rows import Rows, shuffled, take
 
@@ -48,7 +49,7 @@ class TailWeights:
 
     def __call__(self, y: Tensor) -> Tensor:
         """(B,)."""
-        return (y - self.centre).flatten(1).square().sum(dim=1).pow(self.exponent) / self.scale
+        return by_distance(y - self.centre, self.exponent) / self.scale
 
 
 @torch.no_grad()
