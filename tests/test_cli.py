@@ -364,6 +364,21 @@ def test_reproduce_goes_on_where_it_was(tmp_path):
     assert model.stat().st_mtime_ns == before  # a complete run is left as it is
 
 
+def test_a_signal_stops_the_runs_that_wait_as_well(tmp_path):
+    process = start("reproduce", "circle", "--seeds", 2, "--jobs", 1, "--out", tmp_path)
+    first = tmp_path / "circle" / "circle" / "seed-0" / "metrics.jsonl"
+    for _ in range(600):
+        if first.exists() and first.read_text():
+            break
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    _, error = process.communicate(timeout=60)  # a run takes longer than that
+    assert process.returncode == 128 + signal.SIGTERM, error
+    assert "stopped, everything is saved" in error
+    begun = [path.parent for path in tmp_path.rglob("metrics.jsonl")]
+    assert begun == [first.parent]
+
+
 def test_a_run_that_breaks_down_does_not_stop_the_others(tmp_path, capsys):
     settings = {**read_preset("circle-ml"), "epochs": 2}
     bad = {**settings, "learning_rate": 1e4, "batch_size": 100}

@@ -6,11 +6,13 @@ import json
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +82,13 @@ def run_jobs(jobs: Sequence[Job], console: Console, processes: int | None = None
         raise ValueError(f"expected at least one job at a time; got {processes}")
     context = multiprocessing.get_context("spawn")
     display = _Display(jobs, console, 0.0 if fresh else sum(map(_share, jobs)) / len(jobs))
-    with StopSignals(enabled=True) as signals, ProcessPoolExecutor(processes, context, _ignore_signals) as pool:
+    stop = context.Event()
+    with StopSignals(enabled=True) as signals, ProcessPoolExecutor(processes, context, _begin, (stop,)) as pool:
         futures = [pool.submit(_run, job, fresh) for job in jobs]
         with display:
             while not all(future.done() for future in futures):
                 if signals.requested:
+                    stop.set()  # for runs that a process has already fetched, which cannot be cancelled
                     pool.shutdown(wait=False, cancel_futures=True)
                     for child in multiprocessing.active_children():
                         child.terminate()  # which a run takes as the signal to save and stop
@@ -96,13 +100,36 @@ def run_jobs(jobs: Sequence[Job], console: Console, processes: int | None = None
     return [future.result() for future in futures]
 
 
-def _ignore_signals() -> None:
+_stop: Event | None = None  # of the process that shows the runs, in each that does them
+_busy = threading.Lock()  # while a run is under way
+
+
+def _begin(stop: Event) -> None:
     """Signals are for the process that shows the runs; a run that is under way listens for itself."""
+    global _stop
+    _stop = stop
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    threading.Thread(target=_stop_with_parent, args=(stop,), daemon=True).start()
+
+
+def _stop_with_parent(stop: Event) -> None:
+    """Should the process that shows the runs be killed, nobody would wait for this one: save and stop."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        stop.set()
+        os.kill(os.getpid(), signal.SIGTERM)
+        with _busy:
+            os._exit(1)
 
 
 def _run(job: Job, fresh: bool) -> float:
+    with _busy:
+        return 0.0 if _stop is not None and _stop.is_set() else _run_now(job, fresh)
+
+
+def _run_now(job: Job, fresh: bool) -> float:
     torch.set_num_threads(1)
     settings = FitSettings.from_flat(job.settings)
     resume = not fresh and _begun(job, settings)
