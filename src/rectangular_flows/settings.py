@@ -71,7 +71,8 @@ class ModelSettings:
         directions: D′, principal directions that f̃ "principal" works in; the rest of the data is their mean.
         channels: of the convolutions of f̃ "multiscale".
         blocks: residual blocks of each of its couplings, which are 10.
-        pca: start along the leading principal components of the data, by a fixed rotation after f̃ (realnvp).
+        pca: start along the leading principal components of the data, by a fixed rotation after f̃ (realnvp); without it,
+            the start is a subspace at random.
         pca_tail: exponent a of weights |y|^(2a) of rows in finding these, by their distance from the centre of the data:
             above 0, rows far out count more.
         layers: couplings of f̃ (realnvp, principal).

@@ -139,6 +139,8 @@ def test_with_mixing_the_start_is_the_identity(mixing, features, layers):
     torch.testing.assert_close(flow(z), z, rtol=1e-4, atol=1e-5)
     if features > 2 and layers > 1:  # by layers that mix, each
         assert all((layer(z) - z).abs().max() > 0.1 for layer in list(flow.layers)[::2])
+        flow = flows.RealNVP(features, layers, (5, 5), mixing=mixing, mixing_start="random")
+        assert (flow(z) - z).abs().max() > 0.1
 
 
 def test_rows_far_out_count_in_the_directions_data_are_embedded_along():
@@ -161,6 +163,7 @@ def test_rows_far_out_count_in_the_directions_data_are_embedded_along():
         (lambda: flows.MLP(1, 1, activation="gelu"), "tanh, silu, relu; got 'gelu'"),
         (lambda: flows.RealNVP(3, mask="thirds"), "even-odd, halves; got 'thirds'"),
         (lambda: flows.RealNVP(3, mixing="qr"), "permutation, lu, free; got 'qr'"),
+        (lambda: flows.RealNVP(3, mixing="lu", mixing_start="pca"), "identity, random; got 'pca'"),
         (lambda: flows.RealNVP(0), "positive"),
         (lambda: flows.Squeeze((1, 3, 4)), "even height and width; got 3×4"),
         (lambda: flows.Standardise.from_data(torch.ones(4, 2)), "no variation in features"),

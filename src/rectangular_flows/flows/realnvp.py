@@ -36,7 +36,8 @@ class RealNVP(BijectiveChain):
         bound: largest log-scale of one layer with ``scale="tanh"``.
         network: "mlp" or "residual" (a residual MLP).
         mixing: a linear layer before each coupling: None, "permutation", "lu" or "free" (f̃ needs no log-determinant).
-            They start at random with the identity as their product.
+        mixing_start: "identity" for mixing layers that start at random with the identity as their product, so that the whole
+            starts as the identity; "random" for a whole that starts as a random rotation or permutation.
         actnorm: an ActNorm after each coupling; call ``initialise`` with data before training.
         zero_init: start every coupling as the identity.
 
@@ -60,6 +61,7 @@ class RealNVP(BijectiveChain):
         bound: float = 2.0,
         network: Literal["mlp", "residual"] = "mlp",
         mixing: Literal["permutation", "lu", "free"] | None = None,
+        mixing_start: Literal["identity", "random"] = "identity",
         actnorm: bool = False,
         zero_init: bool = True,
     ):
@@ -90,8 +92,10 @@ class RealNVP(BijectiveChain):
         mixers: list[Bijection] = []
         if mixing is not None:
             _check_choice("mixing", mixing, _MIXING)
-            mixers = [_MIXING[mixing](features) for _ in range(layers - 1)]
-            mixers.insert(0, _MIXING[mixing].undoing(mixers, features))
+            _check_choice("mixing_start", mixing_start, ("identity", "random"))
+            mixers = [_MIXING[mixing](features) for _ in range(layers)]
+            if mixing_start == "identity":
+                mixers[0] = _MIXING[mixing].undoing(mixers[1:], features)
         links: list[Bijection] = []
         for i in range(layers):
             chosen = divided(keep_first=(layers - i) % 2 == 1)
