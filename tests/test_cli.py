@@ -3,6 +3,7 @@ import csv
 import io
 import json
 import os
+import pickle
 import re
 import shutil
 import signal
@@ -20,6 +21,7 @@ import rectangular_flows as rnf
 from rectangular_flows.cli import main
 from rectangular_flows.commands.jobs import Job, run_jobs
 from rectangular_flows.settings import read_preset
+from rectangular_flows.training.signals import Interrupted
 from tests.browser import opened_in_a_browser
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
@@ -364,8 +366,9 @@ def test_reproduce_goes_on_where_it_was(tmp_path):
     assert model.stat().st_mtime_ns == before  # a complete run is left as it is
 
 
-def test_a_signal_stops_the_runs_that_wait_as_well(tmp_path):
-    process = start("reproduce", "circle", "--seeds", 2, "--jobs", 1, "--out", tmp_path)
+@pytest.mark.parametrize("at_once", [1, 2])
+def test_a_signal_stops_the_runs_that_wait_as_well(tmp_path, at_once):
+    process = start("reproduce", "circle", "--seeds", 2, "--jobs", at_once, "--out", tmp_path)
     first = tmp_path / "circle" / "circle" / "seed-0" / "metrics.jsonl"
     for _ in range(600):
         if first.exists() and first.read_text():
@@ -375,8 +378,14 @@ def test_a_signal_stops_the_runs_that_wait_as_well(tmp_path):
     _, error = process.communicate(timeout=60)  # a run takes longer than that
     assert process.returncode == 128 + signal.SIGTERM, error
     assert "stopped, everything is saved" in error
-    begun = [path.parent for path in tmp_path.rglob("metrics.jsonl")]
-    assert begun == [first.parent]
+    begun = {path.parent for path in tmp_path.rglob("config.toml")}
+    assert first.parent in begun
+    assert len(begun) <= at_once
+
+
+def test_an_interruption_goes_from_process_to_process():
+    there = pickle.loads(pickle.dumps(Interrupted("stopped", signal.SIGTERM)))  # noqa: S301
+    assert (str(there), there.exit_code) == ("stopped", 128 + signal.SIGTERM)
 
 
 def test_a_run_that_breaks_down_does_not_stop_the_others(tmp_path, capsys):

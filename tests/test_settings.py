@@ -6,7 +6,14 @@ from hypothesis import strategies as st
 
 from rectangular_flows import toml
 from rectangular_flows.options import parse_fit
-from rectangular_flows.settings import DEFAULT_PRESET, FitSettings, all_settings, preset_names, read_preset
+from rectangular_flows.settings import (
+    DEFAULT_PRESET,
+    FitSettings,
+    ModelSettings,
+    all_settings,
+    preset_names,
+    read_preset,
+)
 from rectangular_flows.volume import Stochastic
 
 PLAIN = st.one_of(
@@ -98,3 +105,17 @@ def test_mistakes_in_files_are_told(tmp_path, text, message):
     file.write_text(text)
     with pytest.raises(ValueError, match=message):
         parse_fit(["a.csv", "--config", str(file)])
+
+
+def test_none_in_a_file_undoes_a_preset(tmp_path):
+    file = tmp_path / "a.toml"
+    file.write_text('latent_activation = "none"\nclip = "none"\n')
+    settings = parse_fit(["--preset", "miniboone", "--config", str(file)]).settings
+    assert settings["latent_activation"] is None
+    assert settings["clip"] is None
+
+
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+def test_weights_of_the_start_are_checked(value):
+    with pytest.raises(ValueError, match="expected pca_tail of at least 0; got"):
+        ModelSettings(2, pca_tail=value)

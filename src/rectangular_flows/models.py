@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
@@ -51,8 +51,7 @@ def build_flow(settings: ModelSettings, train: Rows, seed: int) -> RectangularFl
 def _realnvp(settings: ModelSettings, train: Rows, dim: int) -> Parts:
     """Couplings in R^D, along the principal components or not."""
     columns = train.shape[1]
-    start: Literal["identity", "random"] = "identity" if settings.pca else "random"
-    ambient = flows.RealNVP(columns, settings.layers, settings.hidden, mixing_start=start, **_couplings(settings))
+    ambient = flows.RealNVP(columns, settings.layers, settings.hidden, **_couplings(settings))
     outer = _units(settings, train)
     if settings.pca:
         outer.insert(0, flows.OrthonormalEmbedding(columns, columns, tail=settings.pca_tail))
@@ -101,6 +100,7 @@ def _couplings(settings: ModelSettings) -> dict[str, Any]:
         "scale": settings.scale,
         "bound": settings.bound,
         "mixing": None if settings.mixing == "none" else settings.mixing,
+        "mixing_start": settings.mixing_start,
         "actnorm": settings.actnorm,
         "zero_init": settings.zero_init,
     }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import re
-import types
 import typing
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from typing import Any, Literal, NoReturn
 from jsonargparse import ActionYesNo, ArgumentParser
 
 from . import toml
-from .settings import DEFAULT_PRESET, Setting, all_settings, nearest, preset_names, read_preset, read_toml
+from .settings import DEFAULT_PRESET, Setting, all_settings, is_optional, nearest, preset_names, read_preset, read_toml
 
 _TITLES = {
     "data": "data",
@@ -147,7 +146,7 @@ def _normalised(argv: Sequence[str], known: dict[str, Setting]) -> list[str]:
 
 def _spelled(value: str, hint: Any) -> str:
     item = _item(hint)
-    if value.lower() == "none" and types.NoneType in typing.get_args(hint):
+    if value.lower() == "none" and is_optional(hint):
         return "null"
     if item is None or value.startswith("["):
         return value
@@ -181,7 +180,7 @@ def _metavar(hint: Any) -> str:
 
 def _words(hint: Any) -> str:
     """What a value must be, in words."""
-    optional = " or none" if types.NoneType in typing.get_args(hint) else ""
+    optional = " or none" if is_optional(hint) else ""
     choices, item = choices_of(hint), _item(hint)
     if int in typing.get_args(hint) and choices:
         return f"a whole number or {', '.join(choices)}"

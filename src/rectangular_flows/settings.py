@@ -11,9 +11,11 @@ import importlib.resources
 import inspect
 import re
 import tomllib
+import types
 import typing
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
@@ -71,8 +73,7 @@ class ModelSettings:
         directions: D′, principal directions that f̃ "principal" works in; the rest of the data is their mean.
         channels: of the convolutions of f̃ "multiscale".
         blocks: residual blocks of each of its couplings, which are 10.
-        pca: start along the leading principal components of the data, by a fixed rotation after f̃ (realnvp); without it,
-            the start is a subspace at random.
+        pca: start along the leading principal components of the data, by a fixed rotation after f̃ (realnvp).
         pca_tail: exponent a of weights |y|^(2a) of rows in finding these, by their distance from the centre of the data:
             above 0, rows far out count more.
         layers: couplings of f̃ (realnvp, principal).
@@ -82,6 +83,8 @@ class ModelSettings:
         scale: of the couplings: "tanh" (bounded), "exp" (as published) or "sigmoid".
         bound: largest log-scale of a coupling with scale "tanh".
         mixing: linear layers between the couplings: "none", "permutation", "lu" or "free".
+        mixing_start: "identity" for mixing that cancels out at the start, so that f̃ starts as the identity and, with pca,
+            the manifold as the best linear one; "random" for a rotation, and a subspace, at random.
         actnorm: an ActNorm after each coupling, started from the data.
         zero_init: start every coupling as the identity.
         latent: h: "realnvp", "spline" (couplings, after a whitening), "autoregressive" (splines each of whose coordinates
@@ -109,12 +112,17 @@ class ModelSettings:
     scale: Literal["tanh", "exp", "sigmoid"] = "tanh"
     bound: float = 2.0
     mixing: Literal["none", "permutation", "lu", "free"] = "none"
+    mixing_start: Literal["identity", "random"] = "identity"
     actnorm: bool = False
     zero_init: bool = True
     latent: Literal["realnvp", "spline", "autoregressive", "affine", "identity"] = "realnvp"
     latent_layers: int = 4
     latent_hidden: tuple[int, ...] = (32, 32)
     latent_activation: Literal["silu", "tanh", "relu"] | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.pca_tail >= 0 and isfinite(self.pca_tail)):
+            raise ValueError(f"expected pca_tail of at least 0; got {self.pca_tail}")
 
 
 @dataclass(frozen=True)
@@ -230,7 +238,13 @@ def _parse(text: str, where: str) -> dict[str, Any]:
         raise ValueError(f"{where} is not valid TOML: {error}") from error
     values.pop("record", None)
     check_keys(values, where)
-    return values
+    known = all_settings()
+    return {key: None if value == "none" and is_optional(known[key].hint) else value for key, value in values.items()}
+
+
+def is_optional(hint: Any) -> bool:
+    """Whether a setting of that type may be none."""
+    return types.NoneType in typing.get_args(hint)
 
 
 def _argument_texts(kind: type) -> dict[str, str]:
@@ -261,6 +275,7 @@ __all__ = [
     "Setting",
     "all_settings",
     "check_keys",
+    "is_optional",
     "nearest",
     "preset_names",
     "read_preset",

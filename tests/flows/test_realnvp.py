@@ -165,6 +165,7 @@ def test_rows_far_out_count_in_the_directions_data_are_embedded_along():
         (lambda: flows.RealNVP(3, mixing="qr"), "permutation, lu, free; got 'qr'"),
         (lambda: flows.RealNVP(3, mixing="lu", mixing_start="pca"), "identity, random; got 'pca'"),
         (lambda: flows.RealNVP(0), "positive"),
+        (lambda: flows.OrthonormalEmbedding(1, 2, tail=-1.0), "at least 0; got -1"),
         (lambda: flows.Squeeze((1, 3, 4)), "even height and width; got 3×4"),
         (lambda: flows.Standardise.from_data(torch.ones(4, 2)), "no variation in features"),
         (lambda: flows.ActNorm(2).initialise(torch.ones(4, 2)), "no variation in features"),

@@ -101,6 +101,7 @@ def run_jobs(jobs: Sequence[Job], console: Console, processes: int | None = None
 
 
 _stop: Event | None = None  # of the process that shows the runs, in each that does them
+_orphaned = threading.Event()  # when that process is no more
 _busy = threading.Lock()  # while a run is under way
 
 
@@ -110,23 +111,25 @@ def _begin(stop: Event) -> None:
     _stop = stop
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    threading.Thread(target=_stop_with_parent, args=(stop,), daemon=True).start()
+    threading.Thread(target=_stop_with_parent, daemon=True).start()
 
 
-def _stop_with_parent(stop: Event) -> None:
+def _stop_with_parent() -> None:
     """Should the process that shows the runs be killed, nobody would wait for this one: save and stop."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        stop.set()
-        os.kill(os.getpid(), signal.SIGTERM)
-        with _busy:
-            os._exit(1)
+        _orphaned.set()
+        while not _busy.acquire(timeout=_SECONDS_BETWEEN_LOOKS):
+            signal.raise_signal(signal.SIGTERM)  # which is ignored until the run listens
+        os._exit(1)
 
 
 def _run(job: Job, fresh: bool) -> float:
     with _busy:
-        return 0.0 if _stop is not None and _stop.is_set() else _run_now(job, fresh)
+        if _orphaned.is_set() or (_stop is not None and _stop.is_set()):
+            raise Interrupted("not begun", signal.SIGTERM)
+        return _run_now(job, fresh)
 
 
 def _run_now(job: Job, fresh: bool) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from math import prod
+from math import isfinite, prod
 from typing import Literal
 
 import torch
@@ -265,6 +265,8 @@ class OrthonormalEmbedding(Injection):
         size = prod(shape)
         if not 1 <= features <= size:
             raise ValueError(f"expected 1 ≤ D′ ≤ D; got D′ = {features} and D = {size}")
+        if not (tail >= 0 and isfinite(tail)):
+            raise ValueError(f"expected tail of at least 0; got {tail}")
         super().__init__((features,), shape)
         self.trainable, self.tail = trainable, tail
         start = torch.linalg.qr(torch.randn(size, features))[0]

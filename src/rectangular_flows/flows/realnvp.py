@@ -89,20 +89,21 @@ class RealNVP(BijectiveChain):
                 return _MASKS[mask](features, keep_first)
             return leading(features, mask, keep_first)
 
-        mixers: list[Bijection] = []
         if mixing is not None:
             _check_choice("mixing", mixing, _MIXING)
-            _check_choice("mixing_start", mixing_start, ("identity", "random"))
-            mixers = [_MIXING[mixing](features) for _ in range(layers)]
-            if mixing_start == "identity":
-                mixers[0] = _MIXING[mixing].undoing(mixers[1:], features)
+        _check_choice("mixing_start", mixing_start, ("identity", "random"))
         links: list[Bijection] = []
+        mixers: list[Bijection] = []
         for i in range(layers):
             chosen = divided(keep_first=(layers - i) % 2 == 1)
-            links += mixers[i : i + 1]
+            if mixing is not None:
+                mixers.append(_MIXING[mixing](features))
+                links.append(mixers[-1])
             links.append(AffineCoupling(chosen, conditioner(chosen), scale=scale, bound=bound))
             if actnorm:
                 links.append(ActNorm(features))
+        if mixing is not None and mixing_start == "identity":
+            links[0] = _MIXING[mixing].undoing(mixers[1:], features)
         super().__init__(*links)
 
 

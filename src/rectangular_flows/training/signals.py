@@ -19,6 +19,10 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(message)
         self.exit_code = 128 + number
 
+    def __reduce__(self) -> tuple[type[Interrupted], tuple[str, int]]:
+        """For going from the process of a run to the one that waits for it."""
+        return type(self), (str(self), self.exit_code - 128)
+
 
 class _GiveUp(BaseException):
     """Raised inside a step that may be given up; never leaves this module."""
