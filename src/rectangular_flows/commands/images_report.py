@@ -139,8 +139,9 @@ def judge(results: Sequence[ImageResult]) -> list[Verdict]:
                 found.append((f"{title}, FID {value:.2f} < two-step's {other:.2f} at n = {n:,}", value < other))
         best = min(PUBLISHED[name].values())
         for value, n in _mean_fid([r.published for r in exact]):
-            text = f"{title}, FID by the published protocol {value:.2f} < {best} (the paper's best) at n = {n:,}"
-            found.append((text, value < best))
+            floor = next(r.published.fid.floor for r in exact if r.published is not None)
+            text = f"{title}, FID by the published protocol {value:.2f} < {best} (the paper's best, n = 50,000)"
+            found.append((f"{text} at n = {n:,}, where training images score {floor:.2f}", value < best))
         longest = max(r.run.seconds for r in exact)
         found.append((f"{title}, longest training {duration(longest)} ≤ {duration(SECONDS)}", longest <= SECONDS))
     return found
