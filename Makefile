@@ -46,9 +46,8 @@ format: $(STAMP)  ## let ruff format and fix
 bench: $(STAMP)  ## speed and memory against the algorithm as published
 	$(BIN)/rnf bench volume
 
-reproduce: $(STAMP)  ## the paper's experiments that are there so far: the circle, seeds 0 to 4, and its grid
-	$(BIN)/rnf reproduce circle
-	$(BIN)/rnf reproduce circle --grid
+reproduce: $(STAMP)  ## every experiment of the paper whose data are at hand; hours, and goes on where it was stopped
+	$(BIN)/rnf reproduce all
 
 docs: $(STAMP)  ## make the figures of the documentation again
 	$(BIN)/rnf demo --out runs/demo

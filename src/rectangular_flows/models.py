@@ -14,6 +14,7 @@ from .training.rows import Rows, shuffled, take
 
 _ROWS = 10_000  # that a flow is started from
 _SPLINES = ("spline", "autoregressive")
+_FROM_DATA = (*_SPLINES, "mixture")  # h that start from the data
 
 Parts = tuple[flows.Injection, list[flows.Injection], flows.Pad]
 
@@ -41,7 +42,7 @@ def build_flow(settings: ModelSettings, train: Rows, seed: int) -> RectangularFl
         ambient, outer, pad = _PARTS[settings.ambient](settings, train, dim)
         flow = RectangularFlow(ambient, _latent(settings, dim), outer, pad=pad)
         principal = settings.pca if settings.ambient == "realnvp" else settings.ambient == "principal"
-        if principal or settings.actnorm or settings.latent in _SPLINES:
+        if principal or settings.actnorm or settings.latent in _FROM_DATA:
             # images are in the order of their files, which may be that of their classes
             some = shuffled(len(train), seed)[:_ROWS] if images else slice(_ROWS)
             flow.initialise(take(train, some, dtype=torch.float32))
@@ -131,6 +132,8 @@ def _latent(settings: ModelSettings, dim: int) -> flows.Density | flows.Bijectio
         return flows.Identity(dim)
     if settings.latent == "affine":
         return flows.ActNorm(dim)
+    if settings.latent == "mixture":
+        return flows.MixtureDensity(dim, settings.latent_components)
     layers, hidden = settings.latent_layers, settings.latent_hidden
     if settings.latent in _SPLINES:
         passes: dict[str, Any] = {"passes": 2} if dim > 1 and settings.latent == "spline" else {}

@@ -88,10 +88,11 @@ class ModelSettings:
         actnorm: an ActNorm after each coupling, started from the data.
         zero_init: start every coupling as the identity.
         latent: h: "realnvp", "spline" (couplings, after a whitening), "autoregressive" (splines each of whose coordinates
-            depends on all before it: a better density in many dimensions, d passes for a sample), "affine" (a shift and a
-            scale) or "identity".
+            depends on all before it: a better density in many dimensions, d passes for a sample), "mixture" (of
+            Gaussians: for few rows in many dimensions), "affine" (a shift and a scale) or "identity".
         latent_layers: couplings, or splines, of h.
         latent_hidden: widths of their networks.
+        latent_components: Gaussians of h "mixture".
         latent_activation: of the couplings of h "realnvp"; none: as activation.
     """
 
@@ -115,9 +116,10 @@ class ModelSettings:
     mixing_start: Literal["identity", "random"] = "identity"
     actnorm: bool = False
     zero_init: bool = True
-    latent: Literal["realnvp", "spline", "autoregressive", "affine", "identity"] = "realnvp"
+    latent: Literal["realnvp", "spline", "autoregressive", "mixture", "affine", "identity"] = "realnvp"
     latent_layers: int = 4
     latent_hidden: tuple[int, ...] = (32, 32)
+    latent_components: int = 8
     latent_activation: Literal["silu", "tanh", "relu"] | None = None
 
     def __post_init__(self) -> None:

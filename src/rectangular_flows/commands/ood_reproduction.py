@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from .._version import __version__
+from ..data.tables import DataError
 from ..plots.detection import Histogram, draw_directions
 from ..progress import say_where, wide_console
 from ..report import Grid, Page, Picture, Section, Text, write
 from ..storage import write_atomically
-from .image_runs import at_hand, train_runs
+from .image_runs import HEADLINES, at_hand, train_runs
 from .ood_runs import SQUARE, Direction, judge_direction, judge_square
 from .reproduction import Verdict, mean_and_error, shortened, show_table, show_verdicts, verdict_sections
 
@@ -71,7 +73,7 @@ def ood_reproduction_command(
     """
     console = wide_console()
     if len(at_hand(list(PAIRS), console)) < len(PAIRS):
-        raise ValueError(f"expected both sets, {' and '.join(PAIRS)}, to be at hand. See rnf data get")
+        raise DataError(f"expected both sets, {' and '.join(PAIRS)}, to be at hand. See rnf data get")
     runs = train_runs(out / "images", list(PAIRS), methods, seeds, epochs, processes, console)
     found = []
     for run in runs:
@@ -117,14 +119,14 @@ def table_rows(found: Sequence[Direction]) -> list[list[str]]:
 
 
 def judge(found: Sequence[Direction]) -> list[Verdict]:
-    """What must hold of the exact method, and whether it does."""
+    """What must hold of the methods with the exact volume, and whether it does."""
     verdicts: list[Verdict] = []
     groups = _groups(found)
-    for inside in PAIRS:
-        group = groups.get((inside, "exact"))
+    for inside, method in itertools.product(PAIRS, HEADLINES):
+        group = groups.get((inside, method))
         if group is None:
             continue
-        title = f"{inside} → {PAIRS[inside]}, exact"
+        title = f"{inside} → {PAIRS[inside]}, {method}"
         for score, units in _DENSITIES.items():
             value, limit = _mean(group, score, "accuracy"), DENSITY[inside]
             verdicts.append((f"{title}, stump on log-density ({units}) {value:.2%} ≥ {limit:.0%}", value >= limit))

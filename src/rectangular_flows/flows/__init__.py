@@ -6,6 +6,7 @@ from .coupling import AffineCoupling, CheckerboardMask, Mask, SliceMask, even_od
 from .data import Logit, Standardise
 from .injection import Bijection, BijectiveChain, Chain, Identity, Injection, TangentMap, chain
 from .linear import FreeLinear, LULinear, OrthonormalEmbedding, Permutation, Whitening
+from .mixture import MixtureDensity
 from .multiscale import OnFirstHalf, Split, Squeeze
 from .networks import MLP, Constant, Network, ResidualConvNet, ResidualMLP
 from .pad import Pad
@@ -28,6 +29,7 @@ __all__ = [
     "LULinear",
     "Logit",
     "Mask",
+    "MixtureDensity",
     "MultiscaleRealNVP",
     "Network",
     "OnFirstHalf",

@@ -1,0 +1,106 @@
+"""The mixture of Gaussians against torch's own distributions, quadrature and the moments of its data."""
+
+import pytest
+import torch
+from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
+
+import rectangular_flows as rnf
+from rectangular_flows.flows import MixtureDensity
+from rectangular_flows.settings import FitSettings
+
+
+def random_mixture(features, components, dtype, seed=0):
+    torch.manual_seed(seed)
+    h = MixtureDensity(features, components).to(dtype)
+    with torch.no_grad():
+        for parameter in h.parameters():
+            parameter.normal_(0, 0.5)
+    return h
+
+
+def reference(h):
+    precision = h.factors().mT @ h.factors()
+    parts = MultivariateNormal(h.means, precision_matrix=precision)
+    return MixtureSameFamily(Categorical(logits=h.logits), parts)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-3), (torch.float64, 1e-10)])
+@pytest.mark.parametrize(("features", "components", "rows"), [(1, 1, 1), (3, 4, 7), (21, 2, 5)])
+def test_log_prob(features, components, rows, dtype, tolerance, seed):
+    h = random_mixture(features, components, dtype, seed)
+    z = torch.randn(rows, features, dtype=dtype)
+    expected = reference(h.double()).log_prob(z.double())
+    got = h.to(dtype).log_prob(z)
+    assert got.shape == (rows,)
+    assert got.dtype == dtype
+    torch.testing.assert_close(got.double(), expected, atol=tolerance, rtol=tolerance)
+
+
+def test_it_integrates_to_one():
+    h = random_mixture(2, 3, torch.float64)
+    line = torch.linspace(-12, 12, 400, dtype=torch.float64)
+    grid = torch.cartesian_prod(line, line)
+    mass = h.log_prob(grid).exp().sum() * (line[1] - line[0]) ** 2
+    assert mass.item() == pytest.approx(1, abs=1e-3)
+
+
+def test_gradients():
+    h = random_mixture(3, 2, torch.float64)
+    z = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    torch.autograd.gradcheck(lambda z, *_: h.log_prob(z), (z, *h.parameters()))
+
+
+def test_samples_have_the_moments_of_the_mixture():
+    h = random_mixture(3, 4, torch.float64)
+    samples = h.sample(200_000, torch.Generator().manual_seed(0))
+    exact = reference(h)
+    torch.testing.assert_close(samples.mean(0), exact.mean, atol=0.02, rtol=0.02)
+    torch.testing.assert_close(samples.var(0), exact.variance, atol=0.05, rtol=0.03)
+    again = h.sample(200_000, torch.Generator().manual_seed(0))
+    assert torch.equal(samples, again)
+
+
+@pytest.mark.parametrize("scale", [1e-4, 1.0, 1e4])
+def test_it_starts_with_the_mean_and_covariance_of_its_data(scale):
+    torch.manual_seed(0)
+    z = torch.cat([torch.randn(2000, 3), 6 + torch.randn(500, 3) @ torch.randn(3, 3)]).double()
+    z = z * torch.tensor([scale, 1.0, 100.0])
+    h = MixtureDensity(3, components=3).double()
+    before = h.log_prob(z).mean()
+    h.initialise(z)
+    samples = h.sample(400_000, torch.Generator().manual_seed(0))
+    deviation = z.std(0)
+    torch.testing.assert_close(samples.mean(0) / deviation, z.mean(0) / deviation, atol=0.01, rtol=0.01)
+    torch.testing.assert_close(torch.cov((samples / deviation).mT), torch.cov((z / deviation).mT), atol=0.02, rtol=0.02)
+    assert h.log_prob(z).mean() > before
+    plain = MultivariateNormal(z.mean(0), torch.cov(z.mT)).log_prob(z).mean()
+    assert h.log_prob(z).mean() > plain + 0.1  # two clouds are not one
+
+
+@pytest.mark.parametrize("rows", [2, 5])
+def test_few_points_give_one_gaussian(rows):
+    z = torch.randn(rows, 2, generator=torch.Generator().manual_seed(0))
+    h = MixtureDensity(2, components=4)
+    h.initialise(z)
+    torch.testing.assert_close(h.means, z.mean(0).expand(4, 2))
+    assert torch.isfinite(h.log_prob(z)).all()
+
+
+def test_it_is_a_setting_and_is_saved(tmp_path):
+    from rectangular_flows.models import build_flow
+
+    settings = FitSettings.from_flat({"latent_dim": 2, "latent": "mixture", "latent_components": 3, "layers": 2})
+    rows = torch.randn(200, 4, generator=torch.Generator().manual_seed(0)).numpy()
+    flow = build_flow(settings.model, rows, 0)
+    assert isinstance(flow.latent, MixtureDensity)
+    assert flow.latent.components == 3
+    assert flow.latent.means.abs().max() > 0  # from the data
+    rnf.save(flow, tmp_path / "model")
+    x = torch.from_numpy(rows)
+    torch.testing.assert_close(rnf.load(tmp_path / "model").log_prob(x), flow.log_prob(x))
+
+
+def test_bad_sizes_are_refused():
+    with pytest.raises(ValueError, match="at least one component; got 0"):
+        MixtureDensity(2, components=0)
