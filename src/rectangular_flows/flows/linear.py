@@ -76,12 +76,9 @@ class Permutation(Bijection):
             raise ValueError(f"expected order 'random' or 'reverse'; got {order!r}")
         self.register_buffer("order", torch.randperm(features) if order == "random" else torch.arange(features).flip(0))
 
-    @classmethod
-    def undoing(cls, layers: Sequence[Bijection], features: int) -> Permutation:
-        """The permutation before such layers, themselves permutations, with which they are the identity."""
-        layer = cls(features)
-        layer.order.copy_(_inverse_product(layers, features).argmax(dim=1))
-        return layer
+    def start_from(self, matrix: Tensor) -> None:
+        """Become the permutation with that matrix."""
+        self.order.copy_(matrix.argmax(dim=1))
 
     def forward(self, z: Tensor) -> Tensor:
         return z.index_select(-1, self.order)
@@ -116,25 +113,22 @@ class LULinear(_Matrix):
 
     def __init__(self, features: int):
         super().__init__(features)
-        P, L, U = torch.linalg.lu(_random_rotation(features))
-        self.register_buffer("_permutation", P.argmax(dim=1))
-        self.register_buffer("_signs", U.diagonal().sign())
-        self.lower = nn.Parameter(L.tril(-1))
-        self.upper = nn.Parameter(U.triu(1))
-        self.log_diagonal = nn.Parameter(U.diagonal().abs().log())
+        self.register_buffer("_permutation", torch.arange(features))
+        self.register_buffer("_signs", torch.ones(features))
+        self.lower = nn.Parameter(torch.zeros(features, features))
+        self.upper = nn.Parameter(torch.zeros(features, features))
+        self.log_diagonal = nn.Parameter(torch.zeros(features))
+        self.start_from(_random_rotation(features))
 
-    @classmethod
-    def undoing(cls, layers: Sequence[Bijection], features: int) -> LULinear:
-        """The layer before such rotations with which they are the identity."""
-        layer = cls(features)
-        P, L, U = torch.linalg.lu(_inverse_product(layers, features))
-        with torch.no_grad():
-            layer._permutation.copy_(P.argmax(dim=1))
-            layer._signs.copy_(U.diagonal().sign())
-            layer.lower.copy_(L.tril(-1))
-            layer.upper.copy_(U.triu(1))
-            layer.log_diagonal.copy_(U.diagonal().abs().log())
-        return layer
+    @torch.no_grad()
+    def start_from(self, matrix: Tensor) -> None:
+        """Become that matrix."""
+        P, L, U = torch.linalg.lu(matrix)
+        self._permutation.copy_(P.argmax(dim=1))
+        self._signs.copy_(U.diagonal().sign())
+        self.lower.copy_(L.tril(-1))
+        self.upper.copy_(U.triu(1))
+        self.log_diagonal.copy_(U.diagonal().abs().log())
 
     def _factors(self) -> tuple[Tensor, Tensor]:
         eye = torch.eye(self.in_shape[0], dtype=self.lower.dtype, device=self.lower.device)
@@ -172,13 +166,10 @@ class FreeLinear(_Matrix):
             raise ValueError(f"expected start 'orthogonal' or 'identity'; got {start!r}")
         self.weight = nn.Parameter(_random_rotation(features) if start == "orthogonal" else torch.eye(features))
 
-    @classmethod
-    def undoing(cls, layers: Sequence[Bijection], features: int) -> FreeLinear:
-        """The layer before such rotations with which they are the identity."""
-        layer = cls(features)
-        with torch.no_grad():
-            layer.weight.copy_(_inverse_product(layers, features))
-        return layer
+    @torch.no_grad()
+    def start_from(self, matrix: Tensor) -> None:
+        """Become that matrix."""
+        self.weight.copy_(matrix)
 
     def matrix(self) -> Tensor:
         return self.weight
@@ -347,7 +338,7 @@ def _orthonormal(raw: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def _inverse_product(layers: Sequence[Bijection], features: int) -> Tensor:
+def inverse_product(layers: Sequence[Bijection], features: int) -> Tensor:
     """The inverse of the product of rotations or permutations that follow one another."""
     product = torch.eye(features)
     for layer in layers:
@@ -359,4 +350,12 @@ def _random_rotation(size: int) -> Tensor:
     return torch.linalg.qr(torch.randn(size, size))[0]
 
 
-__all__ = ["FreeLinear", "LULinear", "OrthonormalEmbedding", "Permutation", "Whitening", "tail_weights"]
+__all__ = [
+    "FreeLinear",
+    "LULinear",
+    "OrthonormalEmbedding",
+    "Permutation",
+    "Whitening",
+    "inverse_product",
+    "tail_weights",
+]

@@ -11,7 +11,7 @@ from typing import Literal
 from .actnorm import ActNorm
 from .coupling import AffineCoupling, CheckerboardMask, Mask, Scale, even_odd, halves, keep_nothing, leading
 from .injection import Bijection, BijectiveChain, Chain, Shape, as_shape
-from .linear import FreeLinear, LULinear, Permutation
+from .linear import FreeLinear, LULinear, Permutation, inverse_product
 from .multiscale import OnFirstHalf, Split, Squeeze
 from .networks import MLP, Activation, Constant, Network, ResidualConvNet, ResidualMLP
 
@@ -93,7 +93,7 @@ class RealNVP(BijectiveChain):
             _check_choice("mixing", mixing, _MIXING)
         _check_choice("mixing_start", mixing_start, ("identity", "random"))
         links: list[Bijection] = []
-        mixers: list[Bijection] = []
+        mixers: list[Permutation | LULinear | FreeLinear] = []
         for i in range(layers):
             chosen = divided(keep_first=(layers - i) % 2 == 1)
             if mixing is not None:
@@ -103,7 +103,7 @@ class RealNVP(BijectiveChain):
             if actnorm:
                 links.append(ActNorm(features))
         if mixing is not None and mixing_start == "identity":
-            links[0] = _MIXING[mixing].undoing(mixers[1:], features)
+            mixers[0].start_from(inverse_product(mixers[1:], features))
         super().__init__(*links)
 
 
