@@ -23,7 +23,9 @@ CONFIGS = {
     "ml": rnf.TrainingConfig(epochs=5, **HARD),
     "stochastic": rnf.TrainingConfig(epochs=5, volume=rnf.volume.Stochastic(), volume_fraction=0.5, **HARD),
     "two-step": rnf.TrainingConfig(epochs=5, method="two-step", batch_size=100, anneal=(1, 3), optimiser="adamw"),
-    "h alone": rnf.TrainingConfig(epochs=2, latent_epochs=4, anneal=(0.5, 1), start_latent=True, **HARD),
+    "h alone": rnf.TrainingConfig(
+        epochs=2, latent_epochs=4, anneal=(0.5, 1), start_latent=True, restart_latent=True, **HARD
+    ),
     "two-step, h alone": rnf.TrainingConfig(
         epochs=2, latent_epochs=2, method="two-step", batch_size=100, patience=1, optimiser="adamw", weight_decay=0.1
     ),

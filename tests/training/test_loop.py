@@ -200,6 +200,31 @@ def test_h_can_start_where_the_annealing_does():
     assert abs(expected[1]) > 0.05
 
 
+def test_h_can_start_anew_where_it_trains_alone():
+    train, validation = data()
+    settings = {"epochs": 2, "latent_epochs": 2, "batch_size": 100, "learning_rate": 1e-2, "monitor": "mine"}
+    torch.manual_seed(0)
+    start = RectangularFlow(flows.RealNVP(2, 4, (16,)), flows.ActNorm(1))
+    for anew in (False, True):
+        seen, judged = [], []
+
+        def look(run, seen=seen):
+            seen.append((run.flow.latent.flow.bias.item(), run.flow.latent.flow.log_scale.item()))
+
+        def mine(flow, rows, judged=judged):
+            judged.append(flow.encode(train))
+            return float(len(judged))  # worse and worse: the first of a phase is its best
+
+        config = TrainingConfig(restart_latent=anew, **settings)
+        run = fit(copy.deepcopy(start), train, config, validation=validation, metrics={"mine": mine}, on_step=look)
+        z = judged[0]
+        expected = z.mean().item(), z.std().log().item()
+        assert (seen[12] == pytest.approx(expected, abs=1.1e-2)) == anew  # and one step of Adam
+        assert run.best_epoch == (3 if anew else 1)  # what was judged before is of another h
+    with pytest.raises(ValueError, match="restart_latent is for latent_epochs"):
+        TrainingConfig(restart_latent=True)
+
+
 def test_annealing_in_steps():
     train, validation = data()
     config = TrainingConfig(epochs=3, batch_size=100, anneal=(6, 12), anneal_in="steps")

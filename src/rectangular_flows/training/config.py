@@ -103,6 +103,8 @@ class TrainingConfig:
         anneal_in: whether these are "epochs" or "steps".
         start_latent: when the annealing starts, let h take from data whatever it starts from (its whitening) once more:
             until then f̃ has moved, and h has not been trained.
+        restart_latent: when h starts to train alone, let it take from data whatever it starts from once more (a mixture: the
+            EM algorithm on the coordinates of the best f̃). Weights from before that are not judged any more.
         clip: largest norm of the gradient, or None.
         ema: decay of an exponential moving average of the weights, such as 0.999, which is evaluated and kept; or None.
         volume_fraction: share of each batch whose log-volume is computed; unbiased, and cheaper in proportion.
@@ -136,6 +138,7 @@ class TrainingConfig:
     anneal: tuple[float, float] = (0.0, 0.0)
     anneal_in: Literal["epochs", "steps"] = "epochs"
     start_latent: bool = False
+    restart_latent: bool = False
     clip: float | None = None
     ema: float | None = None
     volume_fraction: float = 1.0
@@ -191,6 +194,8 @@ class TrainingConfig:
             raise ValueError(f"expected 0 < volume_fraction ≤ 1; got {self.volume_fraction}")
         if self.ema is not None and not 0 < self.ema < 1:
             raise ValueError(f"expected 0 < ema < 1; got {self.ema}")
+        if self.restart_latent and not self.latent_epochs and self.epochs != "auto":
+            raise ValueError("restart_latent is for latent_epochs, in which h trains alone; there are none")
         if self.latent_epochs and self.monitor == "reconstruction":
             raise ValueError(
                 "monitor='reconstruction' cannot judge latent_epochs, in which only the likelihood changes"

@@ -237,6 +237,9 @@ class _Loop:
             self.flow.load_state_dict(self.run.best_weights)
         else:  # nothing was ever judged: what would have been
             self.average.keep()
+        if self.config.restart_latent:
+            self._start_latent()
+            progress.best = math.inf  # of another h
         self.average.restart()
         self.optimiser = make_optimiser(self.parameters, self.config)  # without the momentum of other weights
         progress.latent_from, progress.finished, progress.steps = progress.epoch, "", self._steps(progress.epoch)
