@@ -125,6 +125,8 @@ class ModelSettings:
     def __post_init__(self) -> None:
         if not (self.pca_tail >= 0 and isfinite(self.pca_tail)):
             raise ValueError(f"expected pca_tail of at least 0; got {self.pca_tail}")
+        if self.latent_components < 1:
+            raise ValueError(f"expected latent_components of at least 1; got {self.latent_components}")
 
 
 @dataclass(frozen=True)
@@ -143,6 +145,10 @@ class FitSettings:
         if self.data.sphere:
             dim = 2 if self.model.latent_dim is None else self.model.latent_dim
             object.__setattr__(self, "model", replace(self.model, latent_dim=dim, standardise=False))
+        if self.training.restart_latent and self.model.latent in ("realnvp", "identity"):
+            raise ValueError(
+                f"restart_latent is for a latent that starts from the data (mixture, spline, …); got {self.model.latent}"
+            )
 
     @classmethod
     def from_flat(cls, values: Mapping[str, Any]) -> FitSettings:

@@ -5,7 +5,9 @@ import torch
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
 import rectangular_flows as rnf
+from rectangular_flows.errors import NonFiniteError, RankDeficientError
 from rectangular_flows.flows import MixtureDensity
+from rectangular_flows.flows.mixture import FewerComponentsWarning
 from rectangular_flows.settings import FitSettings
 
 
@@ -78,13 +80,41 @@ def test_it_starts_with_the_mean_and_covariance_of_its_data(scale):
     assert h.log_prob(z).mean() > plain + 0.1  # two clouds are not one
 
 
-@pytest.mark.parametrize("rows", [2, 5])
-def test_few_points_give_one_gaussian(rows):
+@pytest.mark.parametrize(("rows", "expected"), [(2, 1), (29, 1), (40, 2)])
+def test_few_points_give_fewer_components(rows, expected):
     z = torch.randn(rows, 2, generator=torch.Generator().manual_seed(0))
-    h = MixtureDensity(2, components=4)
-    h.initialise(z)
-    torch.testing.assert_close(h.means, z.mean(0).expand(4, 2))
-    assert torch.isfinite(h.log_prob(z)).all()
+    h = MixtureDensity(2, components=5)
+    with pytest.warns(
+        FewerComponentsWarning, match=f"{rows} points in 2 dimensions .* of 5: it starts as one of {expected}"
+    ):
+        h.initialise(z)
+    plain = MixtureDensity(2, components=expected)
+    plain.initialise(z)
+    torch.testing.assert_close(h.log_prob(z), plain.log_prob(z))  # the weights of equal components add up
+    assert len(h.means.unique(dim=0)) == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("value", [0.0, 5.0])
+def test_a_constant_coordinate_is_told(value, dtype):
+    z = torch.randn(100, 2, dtype=dtype)
+    z[:, 1] = value
+    with pytest.raises(RankDeficientError, match="1 of 2 coordinates of the 100 points"):
+        MixtureDensity(2, components=2).to(dtype).initialise(z)
+    with pytest.raises(RankDeficientError, match="2 of 2 coordinates of the 1 points"):
+        MixtureDensity(2, components=1).to(dtype).initialise(z[:1])
+    z[3] = torch.nan
+    with pytest.raises(NonFiniteError, match="that a mixture starts from"):
+        MixtureDensity(2, components=2).to(dtype).initialise(z)
+
+
+def test_an_offset_does_not_matter():
+    torch.manual_seed(0)
+    z = torch.randn(500, 2, dtype=torch.float64)
+    near, far = MixtureDensity(2, 3).double(), MixtureDensity(2, 3).double()
+    near.initialise(z)
+    far.initialise(z + 1e6)
+    torch.testing.assert_close(far.log_prob(z + 1e6), near.log_prob(z), atol=1e-3, rtol=1e-3)
 
 
 def test_it_is_a_setting_and_is_saved(tmp_path):
@@ -102,5 +132,10 @@ def test_it_is_a_setting_and_is_saved(tmp_path):
 
 
 def test_bad_sizes_are_refused():
-    with pytest.raises(ValueError, match="at least one component; got 0"):
-        MixtureDensity(2, components=0)
+    for components in (0, 2.5):
+        with pytest.raises(ValueError, match=f"whole number of components, at least one; got {components}"):
+            MixtureDensity(2, components=components)
+    with pytest.raises(ValueError, match="latent_components of at least 1; got 0"):
+        FitSettings.from_flat({"latent_components": 0})
+    with pytest.raises(ValueError, match="restart_latent is for a latent that starts from the data"):
+        FitSettings.from_flat({"restart_latent": True, "latent_epochs": 1, "latent": "realnvp"})

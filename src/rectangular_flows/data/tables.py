@@ -183,10 +183,10 @@ def check_table(table: Table, latent_dim: int | None) -> None:
             f"Expected at least 2 columns (a manifold has fewer dimensions than the data); '{table.source}' has {width}."
         )
     if latent_dim is not None and not 1 <= latent_dim < width:
-        advice = "The library takes d = D; a table needs d < D." if latent_dim == width else "Choose one in that range."
+        whole = "With all of them there is no manifold to learn. " if latent_dim == width else ""
         raise DataError(
             f"Expected a latent dimension from 1 to {width - 1} for '{table.source}' with {width} columns; "
-            f"got {latent_dim}. {advice}"
+            f"got {latent_dim}. {whole}Choose one in that range, or --latent-dim auto."
         )
     needed = max(20, 2 * (width + 1))
     if rows < needed:

@@ -2,8 +2,8 @@ r"""A mixture of Gaussians as the density on the latent space.
 
 .. math:: p_h(z) = \sum_{k=1}^K w_k \, \mathcal N\bigl(z;\ \mu_k, (A_k^\top A_k)^{-1}\bigr),
 
-with every A lower triangular. The plainest density that is not Gaussian, and hard to overfit: with a few thousand rows in
-many dimensions it generalises where flows do not.
+with every A lower triangular. The plainest density that is not Gaussian: with a few thousand rows in many dimensions it
+generalises where flows overfit.
 """
 
 from __future__ import annotations
@@ -13,11 +13,17 @@ import warnings
 import torch
 from torch import Tensor, nn
 
+from ..errors import RankDeficientError, check_finite, warn
 from .adapters import Density, draw_normal, standard_normal_log_prob
 from .injection import as_shape
 
 _LEAST_VARIANCE = 1e-3  # of a component, in units of the variance of its coordinate, where it starts
+_LEAST_POINTS = 5  # for each component and dimension, where it starts
 _ITERATIONS = 100
+
+
+class FewerComponentsWarning(UserWarning):
+    """There are too few points for all components of a mixture: some start as one and the same."""
 
 
 class MixtureDensity(Density):
@@ -45,8 +51,8 @@ class MixtureDensity(Density):
     def __init__(self, features: int, components: int = 8, seed: int = 0):
         super().__init__()
         as_shape(features)
-        if components < 1:
-            raise ValueError(f"expected at least one component; got {components}")
+        if components != int(components) or components < 1:
+            raise ValueError(f"expected a whole number of components, at least one; got {components}")
         self.features, self.components, self.seed = features, components, seed
         self.logits = nn.Parameter(torch.zeros(components))
         self.means = nn.Parameter(torch.zeros(components, features))
@@ -75,27 +81,47 @@ class MixtureDensity(Density):
 
     @torch.no_grad()
     def initialise(self, z: Tensor) -> None:
-        """Components by the EM algorithm, in float64; of fewer points than 2K nothing is learnt but mean and covariance."""
+        """Components by the EM algorithm, in float64; as many as the points allow, with a warning where they are fewer.
+
+        Raises:
+            RankDeficientError: some coordinate is constant.
+        """
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.mixture import GaussianMixture
 
         rows = z.detach().cpu().double()
-        deviation = rows.std(dim=0).clamp_min(torch.finfo(z.dtype).tiny)
-        known = self.components if len(rows) >= 2 * self.components else 1
+        check_finite(rows, "The coordinates that a mixture starts from", "Look at the data and at f̃.")
+        deviation, mean = rows.std(dim=0, correction=0), rows.mean(dim=0)
+        constant = deviation <= torch.finfo(z.dtype).eps * mean.abs().clamp_min(float(deviation.max()))
+        if bool(constant.any()):
+            raise RankDeficientError(
+                f"{int(constant.sum())} of {self.features} coordinates of the {len(rows)} points that a mixture starts from "
+                "are constant. Give more points, or a smaller latent dimension."
+            )
+        most = max(1, len(rows) // (_LEAST_POINTS * (self.features + 1)))
+        known = min(self.components, most)
+        if known < self.components:
+            warn(
+                FewerComponentsWarning,
+                f"{len(rows)} points in {self.features} dimensions are too few for a mixture of {self.components}: it "
+                f"starts as one of {known}. Fewer components (--latent-components {known}) say the same.",
+            )
         model = GaussianMixture(known, reg_covar=_LEAST_VARIANCE, max_iter=_ITERATIONS, random_state=self.seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # it is where training starts
-            model.fit((rows / deviation).numpy())
+            model.fit(((rows - mean) / deviation).numpy())
+
+        same = torch.arange(self.components) % known  # which of them each component is
 
         def spread(values: Tensor) -> Tensor:
-            return values.expand(self.components, *values.shape[1:]).to(self.means)
+            return values[same].to(self.means)
 
         # scikit-learn's factor U of the precision UUᵀ is upper triangular
         factors = torch.from_numpy(model.precisions_cholesky_).mT / deviation
-        self.logits.copy_(spread(torch.from_numpy(model.weights_).log()))
-        self.means.copy_(spread(torch.from_numpy(model.means_) * deviation))
+        self.logits.copy_(spread(torch.from_numpy(model.weights_).log()) - same.bincount()[same].log().to(self.means))
+        self.means.copy_(spread(mean + torch.from_numpy(model.means_) * deviation))
         self.lower.copy_(spread(factors.tril(-1)))
         self.log_diagonal.copy_(spread(factors.diagonal(dim1=-2, dim2=-1).log()))
 
 
-__all__ = ["MixtureDensity"]
+__all__ = ["FewerComponentsWarning", "MixtureDensity"]

@@ -14,6 +14,7 @@ from ..manifold import RectangularFlow
 from .style import BLUE, INK, RED, plain, title
 
 _MOST_COLUMNS = 6
+_FEW_POINTS = 300
 _MOST_POINTS = 3000
 
 
@@ -38,14 +39,16 @@ def draw_pairs(data: Tensor, samples: Tensor, columns: Sequence[str]) -> Figure:
             axis = axes[i, j]
             axis.set_xlim(*limits[j])
             if i == j:
-                bins = np.linspace(*limits[i], 50)
+                bins = np.linspace(*limits[i], int(np.clip(2 * len(real) ** 0.5, 8, 50)))
                 axis.hist(real[:, i], bins, density=True, color=BLUE, alpha=0.35, label="data")
                 axis.hist(drawn[:, i], bins, density=True, histtype="step", color=RED, linewidth=1.4, label="samples")
                 axis.set_yticks([])
             else:
                 rows, colour = (real, BLUE) if i > j else (drawn, RED)
                 points = rows[:_MOST_POINTS]
-                axis.scatter(points[:, j], points[:, i], s=3, color=colour, alpha=0.25, linewidths=0)
+                few = len(points) < _FEW_POINTS
+                size, alpha = (10, 0.6) if few else (3, 0.25)
+                axis.scatter(points[:, j], points[:, i], s=size, color=colour, alpha=alpha, linewidths=0)
                 axis.set_ylim(*limits[i])
             plain(axis)
             axis.tick_params(labelbottom=i == n - 1, labelleft=j == 0 and i > 0, labelsize=7)
