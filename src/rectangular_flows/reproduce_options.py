@@ -43,11 +43,9 @@ def add_reproduce_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--epochs", type=int, help="a limit, for a quick look")
     parser.add_argument("-o", "--out", type=Path, default=Path("runs/reproduce"), help="(default: %(default)s)")
     parser.add_argument("--jobs", type=int, help="runs at a time (default: one for each core)")
-    text = (
-        "images: generated ones to compare (default: 5000, at most 2000 but for exact); ood: most of each set (10000)"
-    )
+    text = "images: to compare (default: 5000, at most 2000 but for exact and best); ood: most of each set (10000)"
     parser.add_argument("-n", "--samples", type=int, help=text)
-    text = "images: to compare by the published protocol, exact only (default: 2000; 0: none)"
+    text = "images: to compare by the published protocol, exact and best only (default: 2000; 0: none)"
     parser.add_argument("--published-samples", type=int, metavar="N", help=text)
     parser.add_argument("--skip-fid", action="store_true", help="images: no features of samples, the slow part")
     text = "ood: leave out the square flow, the contrast"
@@ -99,7 +97,7 @@ def run_reproduce(arguments: argparse.Namespace) -> int:
 
 
 def _run_all(arguments: argparse.Namespace) -> int:
-    """Every experiment with its defaults, one after the other; what needs data that are not at hand is told at the end."""
+    """Every experiment with its defaults, one after the other; one that cannot be done is told of at the end."""
     given = [f"--{name.replace('_', '-')}" for name in _ONLY if getattr(arguments, name) not in (None, False)]
     if given:
         raise ValueError(f"{', '.join(given)}: not for all experiments at once. Name one: {', '.join(_SEEDS)}")

@@ -33,7 +33,7 @@ from .weights import tail_weights
 _PASSES: dict[str, tuple[Part, ...]] = {"ml": ("all",), "two-step": ("likelihood", "reconstruction")}
 _LATENT_PASSES: tuple[Part, ...] = ("likelihood",)
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
-_START_ROWS = 20_000
+_START_ROWS = 40_000
 _DONE = "all epochs done"
 
 
