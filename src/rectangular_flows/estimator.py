@@ -126,7 +126,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         held_out = max(1, round(self.validation_fraction * len(rows)))
         validation, train = rows[order[:held_out]], rows[order[held_out:].sort().values]
         settings = self._settings(seed)
-        flow = build_flow(settings.model, train, seed)
+        flow = build_flow(settings.model, train, seed, start_latent=not settings.training.start_latent)
         with self._display() as display:
             run = fit(
                 flow,

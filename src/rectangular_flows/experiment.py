@@ -141,7 +141,7 @@ def run_settings(
         settings = replace(settings, model=replace(settings.model, latent_dim=found.suggestion))
         if not quiet:
             console.print(f"latent dimension {found.suggestion}, by its estimates", highlight=False)
-    flow = build_flow(settings.model, data.train, seed)
+    flow = build_flow(settings.model, data.train, seed, start_latent=not settings.training.start_latent)
     files = {name: getattr(settings.data, name) for name in ("data", "validation_data", "test_data")}
     full: dict[str, Any] = {
         name: str(Path(path).resolve()) for name, path in files.items() if path is not None and Path(path).exists()

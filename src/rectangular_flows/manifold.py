@@ -131,12 +131,18 @@ class RectangularFlow(Described, nn.Module):
         return forward_through(self._unit_layers(), y)
 
     @torch.no_grad()
-    def initialise(self, x: Tensor) -> None:
-        """Let the layers that start from data (ActNorm, PCA embedding, whitening of h) take it from x, once."""
+    def initialise(self, x: Tensor, *, latent: bool = True) -> None:
+        """Let the layers that start from data (ActNorm, PCA embedding) and h (its whitening) take it from x, once.
+
+        Args:
+            x: rows, (B, *data_shape).
+            latent: whether h does.
+        """
         self._check(x, self.layers()[-1].out_shape)
         for link in reversed(self.layers()):
             x = link.initialise(x)
-        self.latent.initialise(x)
+        if latent:
+            self.latent.initialise(x)
 
     # --- the manifold
 

@@ -19,13 +19,14 @@ _FROM_DATA = (*_SPLINES, "mixture")  # h that start from the data
 Parts = tuple[flows.Injection, list[flows.Injection], flows.Pad]
 
 
-def build_flow(settings: ModelSettings, train: Rows, seed: int) -> RectangularFlow:
+def build_flow(settings: ModelSettings, train: Rows, seed: int, *, start_latent: bool = True) -> RectangularFlow:
     """The flow that the settings describe, with fresh weights by seed and whatever it takes from the data.
 
     Args:
         settings: of the model.
         train: rows, (N, columns), or images, (N, C, H, W), in [0, 1].
         seed: of the weights.
+        start_latent: whether h takes from the data what it starts from; not where training lets it do so later.
     """
     dim = settings.latent_dim
     if dim is None or isinstance(dim, str):
@@ -45,7 +46,7 @@ def build_flow(settings: ModelSettings, train: Rows, seed: int) -> RectangularFl
         if principal or settings.actnorm or settings.latent in _FROM_DATA:
             # images are in the order of their files, which may be that of their classes
             some = shuffled(len(train), seed)[:_ROWS] if images else slice(_ROWS)
-            flow.initialise(take(train, some, dtype=torch.float32))
+            flow.initialise(take(train, some, dtype=torch.float32), latent=start_latent)
     return flow
 
 
