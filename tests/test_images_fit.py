@@ -31,8 +31,7 @@ SMALL = {
     "directions": 24,
     "layers": 4,
     "hidden": [32, 32],
-    "latent_layers": 2,
-    "latent_hidden": [16, 16],
+    "latent_components": 1,
 }
 FEW = {"epochs": 4, "latent_epochs": 2, "batch_size": 60, "anneal": [1, 2]}
 
@@ -108,7 +107,15 @@ def test_wide_tables_too():
 
 
 def test_a_short_training_lowers_both_terms():
-    chosen = settings(epochs=15, latent_epochs=6, anneal=[0, 0], beta=0.1, learning_rate=3e-3, ema=0.9, batch_size=40)
+    splines = {
+        "latent": "spline",
+        "latent_layers": 2,
+        "latent_hidden": [16, 16],
+        "restart_latent": False,
+        "margin": 0.05,
+    }
+    rates = {"anneal": [0, 0], "beta": 0.1, "learning_rate": 3e-3, "ema": 0.9, "batch_size": 40}
+    chosen = settings(epochs=15, latent_epochs=6, **splines, **rates)
     data = prepare(chosen.data, 6, 0)
     flow = build_flow(chosen.model, data.train, 0)
     with torch.no_grad():

@@ -21,8 +21,7 @@ SMALL = {
     "directions": 16,
     "layers": 2,
     "hidden": [16, 16],
-    "latent_layers": 1,
-    "latent_hidden": [8],
+    "latent_components": 3,
     "batch_size": 72,
 }
 

@@ -44,7 +44,19 @@ def table(tmp_path_factory):
 def pictures(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pictures")
     fit = ["--preset", "image-fast", "--latent-dim", "2", "--directions", "16", "--layers", "2", "--hidden", "16,16"]
-    more = ["--epochs", "2", "--latent-epochs", "1", "--batch-size", "60", "--anneal", "0,0", "--quiet"]
+    more = [
+        "--latent-components",
+        "3",
+        "--epochs",
+        "2",
+        "--latent-epochs",
+        "1",
+        "--batch-size",
+        "60",
+        "--anneal",
+        "0,0",
+        "--quiet",
+    ]
     assert main(["fit", str(SAMPLES / "fashion-mnist-300.npz"), *fit, *more, "--out", str(folder / "run")]) == 0
     return folder
 

@@ -102,6 +102,7 @@ def log_likelihood_of_square_flow(
         anneal=(0.0, 0.0),
         epochs=config.whole_epochs + config.latent_epochs,
         latent_epochs=0,  # here all layers are one density: none is trained alone
+        restart_latent=False,
         monitor="nll",
     )
     fit(square, train, plain, validation=validation, on_step=on_step)
