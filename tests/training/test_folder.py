@@ -138,6 +138,14 @@ def test_a_signal_within_a_validation_repeats_it(tmp_path):
 
 
 def test_signals_have_their_usual_effect_again():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started us deaf to it
+    try:
+        _signals_have_their_usual_effect_again()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _signals_have_their_usual_effect_again():
     with StopSignals(enabled=True) as signals:
         os.kill(os.getpid(), signal.SIGINT)
         assert signals.requested
