@@ -5,6 +5,7 @@ Run a script that calls :func:`~rectangular_flows.fit` with ``torchrun --nproc-p
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -73,11 +74,14 @@ class World:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Leave the group of processes in the end, if it was made here."""
+        """Leave the group of processes in the end, if it was made here: all at once, and with nothing that still uses it."""
         try:
             yield
+            if self._started:
+                dist.barrier()  # or the last ones would be left by the first while they still talk to it
         finally:
             if self._started:
+                gc.collect()  # modules that average gradients are parts of cycles, and must not outlive the group
                 dist.destroy_process_group()
 
 

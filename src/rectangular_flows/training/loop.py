@@ -97,7 +97,9 @@ def fit(
         held_out = take(rest, slice(config.validation_rows), world.device, dtype)
         loop = _Loop(flow, train, held_out, config, world, chosen, None if out is None else Path(out), facts or {})
         loop.open({**config.settings(), **(settings or {})}, resume, overwrite)
-        return loop.run_to_the_end(on_step, on_epoch)
+        run = loop.run_to_the_end(on_step, on_epoch)
+        del loop
+    return run
 
 
 class _Loop:
