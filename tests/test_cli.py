@@ -190,9 +190,10 @@ def test_bad_data_are_told(tmp_path):
     assert "1 rows with missing or infinite values were dropped" in done.stdout
     assert (tmp_path / "runs" / "nan-d1" / "model.json").exists()
     done = run("score", "runs/nan-d1", "nan.csv", "--drop-invalid", cwd=tmp_path)
+    assert "1 of 301 rows have missing" in done.stdout
     assert "the column 'row' says which" in done.stdout
     rows = [line.split(",")[0] for line in (tmp_path / "scores.csv").read_text().splitlines()]
-    assert [float(row) for row in rows[1:6]] == [1, 2, 3, 4, 6]
+    assert rows[1:6] == ["1", "2", "3", "4", "6"]
     assert rows[0] == "row"
 
 

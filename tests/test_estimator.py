@@ -120,6 +120,8 @@ def test_mistakes_are_told(settings, message):
         rnf.RectangularFlowEstimator(**{**QUICK, **settings}).fit(helix())
     with pytest.raises(ValueError, match=r"columns \[1\] of X are constant"):
         rnf.RectangularFlowEstimator(**QUICK).fit(helix() * [1, 0, 1])
+    with pytest.raises(ValueError, match=r"more rows to train on than latent_dim = 2; got n_samples = 3, of which 1"):
+        rnf.RectangularFlowEstimator(**{**QUICK, "latent_dim": 2}).fit(helix()[:3])
     with pytest.raises(ValueError, match=r"contamination ≤ 0\.5; got 0\.9"):
         rnf.RectangularFlowOutlierDetector(contamination=0.9).fit(helix())
 

@@ -125,6 +125,11 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         order = shuffled(len(rows), seed)
         held_out = max(1, round(self.validation_fraction * len(rows)))
         validation, train = rows[order[:held_out]], rows[order[held_out:].sort().values]
+        if len(train) <= self.latent_dim_:
+            raise ValueError(
+                f"expected more rows to train on than latent_dim = {self.latent_dim_}; got n_samples = {len(rows)}, of "
+                f"which {held_out} validate. Give more rows, or a smaller latent_dim"
+            )
         settings = self._settings(seed)
         flow = build_flow(settings.model, train, seed, start_latent=not settings.training.start_latent)
         with self._display() as display:

@@ -230,18 +230,18 @@ def rows_for(
     drop_invalid: bool = False,
     *,
     sphere: tuple[str, ...] | None = None,
-) -> tuple[Tensor, np.ndarray[Any, Any] | None]:
+) -> tuple[Tensor, np.ndarray[Any, Any] | None, int]:
     """The rows of a file in the order and precision of a model's columns; ``sphere`` is what sphere_columns says.
 
-    Also the numbers, from 1, of the rows that are left where some were dropped.
+    Also the numbers, from 1, of the rows that are left where some were dropped, and how many were.
 
     For a model of images: those of a known set, a folder or an array, see :func:`~.data.images.images_like`.
     """
     dtype = next((p.dtype for p in flow.parameters()), torch.float32)
     if len(flow.data_shape) == 3:
-        return torch.from_numpy(ImageRows(images_like(path, flow.data_shape))[:]).to(dtype), None
+        return torch.from_numpy(ImageRows(images_like(path, flow.data_shape))[:]).to(dtype), None, 0
     table = _matching(path, columns, drop_invalid) if sphere is None else read_more(path, sphere, drop_invalid)
-    return torch.from_numpy(np.array(table.values)).to(dtype), table.kept
+    return torch.from_numpy(np.array(table.values)).to(dtype), table.kept, table.dropped
 
 
 def _tensorboard() -> Any:

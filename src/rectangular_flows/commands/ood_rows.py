@@ -105,7 +105,7 @@ def _outside(
         data = prepare(DataSettings(against), None, seed)
         return _same_shape(run, flow, data.train, against), _same_shape(run, flow, data.test, against), ""
     else:
-        whole, _ = rows_for(flow, columns, path, drop_invalid, sphere=sphere_columns(run))
+        whole, _, _ = rows_for(flow, columns, path, drop_invalid, sphere=sphere_columns(run))
     if len(whole) < 4:
         raise ValueError(f"expected at least 4 rows to compare with; got {len(whole)} in {against}")
     order = shuffled(len(whole), seed, 18).numpy()

@@ -77,7 +77,7 @@ def _say(text: str) -> int:
 def score_command(run: Path, data: str, output: Path, drop_invalid: bool, coordinates: bool) -> int:
     """Score every row of a table, or image: log-density of its projection, distance from the manifold, outlier score."""
     flow, columns = open_run(run)
-    rows, numbers = rows_for(flow, columns, data, drop_invalid, sphere=sphere_columns(run))
+    rows, numbers, dropped = rows_for(flow, columns, data, drop_invalid, sphere=sphere_columns(run))
     log_density, error = scores(flow, rows)
     names, values = ["log_density", "reconstruction_error"], [log_density, error]
     calibration = run / _CALIBRATION
@@ -96,7 +96,8 @@ def score_command(run: Path, data: str, output: Path, drop_invalid: bool, coordi
         values += list(z.T)
     if numbers is not None:  # which of the rows of the file these are
         names, values = ["row", *names], [numbers, *values]
-        _say("note: rows with missing or infinite values were left out; the column 'row' says which are there, from 1")
+        left_out = f"{dropped} of {dropped + len(rows)} rows have missing or infinite values and were left out"
+        _say(f"note: {left_out}; the column 'row' says which are there, from 1")
     write_table(output, names, np.stack(values, axis=1))
     summary = (
         f"{len(rows)} rows in {output}: mean log-density {log_density.mean():.4g}, "

@@ -221,7 +221,7 @@ def check_table(table: Table, latent_dim: int | None) -> None:
 def write_table(path: str | Path, columns: Sequence[str], values: Array) -> None:
     """Write a table by suffix: .csv, .tsv (each also .gz), .npy (no names), .npz, .parquet.
 
-    The file appears whole or not at all. Text holds as many digits as give the same number back.
+    The file appears whole or not at all. Text holds as many digits as give the same number back; whole numbers have no point.
     """
     path = Path(path)
     suffix = _suffix(path)
@@ -251,7 +251,9 @@ def _write_text(path: Path, delimiter: str, columns: Sequence[str], values: Arra
         csv.writer(file, delimiter=delimiter, lineterminator="\n").writerow(columns)
         for chunk in chunks(values):
             for row in chunk.tolist():
-                file.write(delimiter.join([f"{cell:.9g}" if single else repr(cell) for cell in row]) + "\n")
+                file.write(
+                    delimiter.join([f"{cell:.9g}" if single else repr(cell).removesuffix(".0") for cell in row]) + "\n"
+                )
 
 
 def _suffix(path: Path) -> str:
