@@ -221,7 +221,8 @@ def check_table(table: Table, latent_dim: int | None) -> None:
 def write_table(path: str | Path, columns: Sequence[str], values: Array) -> None:
     """Write a table by suffix: .csv, .tsv (each also .gz), .npy (no names), .npz, .parquet.
 
-    The file appears whole or not at all. Text holds as many digits as give the same number back; whole numbers have no point.
+    The file appears whole or not at all. Text holds as many digits as give the same number back.
+    Whole numbers have no point.
     """
     path = Path(path)
     suffix = _suffix(path)
