@@ -30,7 +30,8 @@ def test_every_row_is_unseen_once(tmp_path, monkeypatch):
         assert len(seen) + len(hidden) == len(rows)
         assert not (seen[:, None] == hidden[None]).all(-1).any()
     errors = [
-        load_model(part / "run").project(_tensor(hidden)) - _tensor(hidden) for part, hidden in zip(parts, unseen)
+        load_model(part / "run").project(_tensor(hidden)) - _tensor(hidden)
+        for part, hidden in zip(parts, unseen, strict=True)
     ]
     assert judged.distance == pytest.approx(np.mean([e.square().sum(1).mean().item() for e in errors]), rel=1e-5)
     assert judged.largest == pytest.approx(np.mean([e.square().sum(1).max().item() for e in errors]), rel=1e-5)

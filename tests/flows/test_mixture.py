@@ -117,6 +117,16 @@ def test_an_offset_does_not_matter():
     torch.testing.assert_close(far.log_prob(z + 1e6), near.log_prob(z), atol=1e-3, rtol=1e-3)
 
 
+@pytest.mark.parametrize("far", [1e3, 1e6])
+def test_a_row_far_out_does_not_blur_the_others(far):
+    generator = torch.Generator().manual_seed(1)
+    z = torch.randn(500, 2, generator=generator) + torch.tensor([[4.0, 0.0], [-4.0, 0.0]]).repeat(250, 1)
+    clean, spoilt = MixtureDensity(2, 3), MixtureDensity(2, 3)
+    clean.initialise(z)
+    spoilt.initialise(torch.cat([z, torch.full((1, 2), far)]))
+    assert spoilt.log_prob(z).mean().item() == pytest.approx(clean.log_prob(z).mean().item(), abs=0.05)
+
+
 def test_it_is_a_setting_and_is_saved(tmp_path):
     from rectangular_flows.models import build_flow
 

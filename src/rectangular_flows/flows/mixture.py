@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -20,6 +21,7 @@ from .injection import as_shape
 _LEAST_VARIANCE = 1e-3  # of a component, in units of the variance of its coordinate, where it starts
 _LEAST_POINTS = 5  # for each component and dimension, where it starts
 _ITERATIONS = 100
+_FAR = 10.0  # times the spread of most points, beyond which a standard deviation is that of a few far ones
 
 
 class FewerComponentsWarning(UserWarning):
@@ -106,10 +108,11 @@ class MixtureDensity(Density):
                 f"{len(rows)} points in {self.features} dimensions are too few for a mixture of {self.components}: it "
                 f"starts as one of {known}. Fewer components (--latent-components {known}) say the same.",
             )
+        scale = _scale(rows, deviation)
         model = GaussianMixture(known, reg_covar=_LEAST_VARIANCE, max_iter=_ITERATIONS, random_state=self.seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # it is where training starts
-            model.fit(((rows - mean) / deviation).numpy())
+            model.fit(((rows - mean) / scale).numpy())
 
         same = torch.arange(self.components) % known  # which of them each component is
 
@@ -117,11 +120,18 @@ class MixtureDensity(Density):
             return values[same].to(self.means)
 
         # scikit-learn's factor U of the precision UUᵀ is upper triangular
-        factors = torch.from_numpy(model.precisions_cholesky_).mT / deviation
+        factors = torch.from_numpy(model.precisions_cholesky_).mT / scale
         self.logits.copy_(spread(torch.from_numpy(model.weights_).log()) - same.bincount()[same].log().to(self.means))
-        self.means.copy_(spread(mean + torch.from_numpy(model.means_) * deviation))
+        self.means.copy_(spread(mean + torch.from_numpy(model.means_) * scale))
         self.lower.copy_(spread(factors.tril(-1)))
         self.log_diagonal.copy_(spread(factors.diagonal(dim1=-2, dim2=-1).log()))
+
+
+def _scale(rows: Tensor, deviation: Tensor) -> Tensor:
+    """Of each coordinate: its standard deviation, or half of what two thirds span where a few points far out make that."""
+    low, high = torch.from_numpy(np.quantile(rows.numpy(), [0.16, 0.84], axis=0))
+    most = (high - low) / 2
+    return torch.where((most > 0) & (deviation > _FAR * most), most, deviation)
 
 
 __all__ = ["FewerComponentsWarning", "MixtureDensity"]
