@@ -87,6 +87,10 @@ def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int) -> 
         for name, path in parts.items()
         if path is not None
     }
+    if "validation" in given and len(given["validation"]) < 2:
+        raise ValueError(
+            f"expected at least two rows to validate with; '{settings.validation_data}' has 1. Give more rows"
+        )
     shares = {name: 0.0 if name in given else getattr(settings, f"{name}_fraction") for name in parts}
     train_rows, validation_rows, test_rows = split_rows(len(table.values), **shares, seed=seed)
     dropped = f"{table.dropped} rows with missing or infinite values were dropped" if table.dropped else ""

@@ -7,6 +7,7 @@ import pytest
 
 from rectangular_flows.data import _arrays, _files
 from rectangular_flows.data.tables import (
+    ByPositionWarning,
     DataError,
     Table,
     check_table,
@@ -299,9 +300,11 @@ def test_match_columns():
     with pytest.raises(DataError, match=r"lacks 'extras'.*not expected: 'extra'.*Did you mean 'extra'"):
         match_columns(table, ("b", "extras", "a"))
     # names that we made up ourselves carry no order
-    assert match_columns(table, ("x1", "x2", "x3")).columns == ("x1", "x2", "x3")
+    with pytest.warns(ByPositionWarning, match="the model's data had no names"):
+        assert match_columns(table, ("x1", "x2", "x3")).columns == ("x1", "x2", "x3")
     bare = Table(np.array([[1.0, 2.0]]), ("x1", "x2"), "new.csv", named=False)
-    assert match_columns(bare, ("a", "b")).columns == ("a", "b")
+    with pytest.warns(ByPositionWarning, match=r"'new\.csv' are taken in their order, since it has no header"):
+        assert match_columns(bare, ("a", "b")).columns == ("a", "b")
     np.testing.assert_array_equal(match_columns(bare, ("x2",)).values, [[2]])
     with pytest.raises(DataError, match=r"Expected 3 columns .* has 2 and no header"):
         match_columns(bare, ("a", "b", "c"))

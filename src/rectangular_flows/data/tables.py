@@ -10,6 +10,7 @@ import csv
 import gzip
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -112,10 +113,15 @@ def read_table(
     return _without_invalid(table, drop_invalid, row_name, row_number)
 
 
+class ByPositionWarning(UserWarning):
+    """Columns of a table are taken by their position, since the table or the model has no names for them."""
+
+
 def match_columns(table: Table, expected: Sequence[str]) -> Table:
     """The columns a model was trained on, in its order, chosen by name; others are left out.
 
-    Without names on either side (no header), the columns are taken by position if their number agrees.
+    Without names on either side (no header), the columns are taken by position if their number agrees, with a
+    :class:`ByPositionWarning` where the other side has names.
 
     Example:
         >>> table = Table(np.array([[1.0, 2.0, 3.0]]), ("b", "c", "a"), "new.csv")
@@ -132,6 +138,9 @@ def match_columns(table: Table, expected: Sequence[str]) -> Table:
     # x1, x2, … are our names for columns without any: they say nothing about order
     generated = expected == tuple(f"x{i + 1}" for i in range(len(expected)))
     if (not table.named or generated) and len(table.columns) == len(expected):
+        why = "the model's data had no names" if table.named else "it has no header"
+        text = f"the columns of '{table.source}' are taken in their order, since {why}"
+        warnings.warn(text, ByPositionWarning, stacklevel=2)
         return replace(table, columns=expected)
     if not table.named:
         raise DataError(
@@ -292,6 +301,7 @@ def _without_invalid(table: Table, drop: bool, row_name: str, row_number: Callab
 
 
 __all__ = [
+    "ByPositionWarning",
     "DataError",
     "MissingFileError",
     "Table",
