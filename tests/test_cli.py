@@ -16,6 +16,8 @@ import torch
 
 import rectangular_flows as rnf
 from rectangular_flows.cli import main
+from rectangular_flows.experiment import prepare
+from rectangular_flows.settings import DataSettings
 from tests.browser import opened_in_a_browser
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
@@ -195,6 +197,13 @@ def test_bad_data_are_told(tmp_path):
     rows = [line.split(",")[0] for line in (tmp_path / "scores.csv").read_text().splitlines()]
     assert rows[1:6] == ["1", "2", "3", "4", "6"]
     assert rows[0] == "row"
+
+
+def test_a_validation_file_of_one_row_is_named(tmp_path):
+    one = helix(tmp_path / "one.csv", rows=1)
+    settings = DataSettings(str(helix(tmp_path / "good.csv")), validation_data=str(one))
+    with pytest.raises(ValueError, match=r"at least two rows to validate with; '.*one\.csv' has 1"):
+        prepare(settings, 1, 0)
 
 
 def test_columns_that_do_not_match_are_told(trained, tmp_path):
