@@ -168,12 +168,14 @@ def duration(seconds: float) -> str:
     Example:
         >>> duration(5.2), duration(200), duration(7300)
         ('5 s', '3 min 20 s', '2 h 1 min')
+        >>> duration(600)
+        '10 min'
     """
     whole = round(max(seconds, 0))
     if whole < 60:
         return f"{whole} s"
     if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
+        return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 else "")
     return f"{whole // 3600} h {whole % 3600 // 60} min"
 
 

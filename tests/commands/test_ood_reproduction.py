@@ -103,6 +103,9 @@ def test_rows_of_the_table_are_means_over_seeds():
     assert len(rows) == len(SCORES)
     assert rows[0] == ["mnist", "fashion-mnist", "K = 1", "log density", "97%", "95.0%", "0.6250", "4.0%"]
     assert [row[4] for row in rows] == ["97%", "97%", "", "", "", ""]
+    both = table_rows([direction("mnist", 0.9, 0.5), direction("mnist", 0.9, 0.5, "two-step")])
+    assert [row[2] for row in both if row[3] == "pca"] == ["no flow"]  # knows nothing of the method
+    assert len(both) == 2 * len(SCORES) - 1
 
 
 def test_the_figure_has_a_row_for_each_direction():
