@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -80,7 +81,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         latent_dim: int | Literal["auto"] = 2,
         layers: int = 6,
         hidden: tuple[int, ...] = (64, 64),
-        latent: Literal["spline", "autoregressive", "realnvp", "affine", "identity"] = "spline",
+        latent: Literal["spline", "autoregressive", "realnvp", "mixture", "affine", "identity"] = "spline",
         beta: float = 50.0,
         target_error: float | None = None,
         volume: Literal["exact", "stochastic"] = "exact",
@@ -131,7 +132,15 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 f"which {held_out} validate. Give more rows, or a smaller latent_dim"
             )
         settings = self._settings(seed)
-        flow = build_flow(settings.model, train, seed, start_latent=not settings.training.start_latent)
+        names = getattr(self, "feature_names_in_", ())
+        flow = build_flow(
+            settings.model,
+            train,
+            seed,
+            start_latent=not settings.training.start_latent,
+            dtype=getattr(torch, self.dtype),
+            columns=[str(name) for name in names],
+        )
         with self._display() as display:
             run = fit(
                 flow,
@@ -182,7 +191,10 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             constant = np.flatnonzero(values.max(axis=0) == values.min(axis=0))
             if len(constant):
                 raise ValueError(f"columns {constant.tolist()} of X are constant; drop them: they have no density")
-        return torch.from_numpy(np.array(values)).to(getattr(torch, self.dtype))
+        rows = torch.from_numpy(np.array(values))
+        return (
+            rows if reset else rows.to(getattr(torch, self.dtype))
+        )  # training rounds them itself, having looked at them
 
     def _judge(self, rows: Tensor) -> None:
         """What a subclass learns about rows it did not train on."""
@@ -212,7 +224,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def reconstruction_error(self, X: ArrayLike) -> Array:
         """Squared distance of every row from its projection, in the units of X, (N,)."""
-        return self._apply(self._flow.reconstruction_error, X)
+        return self._apply(self._flow.squared_distance, X)
 
     # --- the density
 
@@ -241,7 +253,10 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return self.flow_
 
     def _apply(self, function: Any, X: ArrayLike) -> Array:
-        rows = self._rows(X).to(_device(self.flow_))
+        return self._over(function, self._rows(X))
+
+    def _over(self, function: Any, rows: Tensor) -> Array:
+        rows = rows.to(_device(self.flow_))
         with torch.no_grad():
             parts = [function(part) for part in rows.split(self.flow_.rows_at_once())]
         return torch.cat(parts).cpu().numpy()
@@ -251,7 +266,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def save(self, folder: str | Path) -> None:
         """Write the fitted estimator to a folder, without any pickle; :meth:`load` reads it."""
         check_is_fitted(self)
-        parameters = {name: list(v) if isinstance(v, tuple) else v for name, v in self.get_params().items()}  # type: ignore[no-untyped-call]
+        parameters = {name: _plain(value) for name, value in self.get_params().items()}  # type: ignore[no-untyped-call]
         try:
             json.dumps(parameters)
         except TypeError:
@@ -275,6 +290,11 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         parameters: dict[str, Any] = {
             name: tuple(v) if isinstance(v, list) else v for name, v in fitted["parameters"].items()
         }
+        unknown = sorted(set(parameters) - set(inspect.signature(cls).parameters))
+        if unknown:
+            raise ValueError(
+                f"another kind of estimator was saved in {folder}: {cls.__name__} has no {', '.join(unknown)}"
+            )
         estimator = cls(**parameters)
         estimator.flow_ = load_model(folder)
         estimator.latent_dim_ = estimator.flow_.latent_dim
@@ -290,6 +310,13 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def _take_facts(self, fitted: dict[str, Any]) -> None:
         pass
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, tuple | list):
+        return [_plain(part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _device(flow: RectangularFlow) -> torch.device:

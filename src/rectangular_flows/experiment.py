@@ -18,12 +18,13 @@ from .data.pixels import ImageRows
 from .data.registry import DATASETS
 from .data.sphere import SphereTable, read_more, read_sphere
 from .data.tables import DataError, MissingFileError, Table, check_table, match_columns, read_table, split_rows
+from .errors import warn
 from .manifold import RectangularFlow
 from .metrics import estimate_dimension
 from .models import build_flow
 from .progress import TrainingDisplay
 from .settings import DataSettings, FitSettings, check_keys
-from .storage import load_model, read_description
+from .storage import fingerprint, load_model, read_description
 from .training import Run, fit
 from .training.folder import read_config
 from .training.rows import Rows, pick, shuffled, take
@@ -94,12 +95,14 @@ def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int) -> 
     shares = {name: 0.0 if name in given else getattr(settings, f"{name}_fraction") for name in parts}
     train_rows, validation_rows, test_rows = split_rows(len(table.values), **shares, seed=seed)
     dropped = f"{table.dropped} rows with missing or infinite values were dropped" if table.dropped else ""
+    unnamed = "" if table.named or degrees or Path(settings.data).suffix.lower() == ".npy" else "no header was found"
+    unnamed = unnamed and f"{unnamed}: the columns are {table.columns[0]} to {table.columns[-1]}"
     return Prepared(
         pick(table.values, train_rows),
         given["validation"] if "validation" in given else pick(table.values, validation_rows),
         given["test"] if "test" in given else pick(table.values, test_rows),
         table.columns,
-        "; ".join(text for text in (table.note if isinstance(table, SphereTable) else "", dropped) if text),
+        "; ".join(text for text in (table.note if isinstance(table, SphereTable) else "", unnamed, dropped) if text),
         degrees,
     )
 
@@ -145,7 +148,14 @@ def run_settings(
         settings = replace(settings, model=replace(settings.model, latent_dim=found.suggestion))
         if not quiet:
             console.print(f"latent dimension {found.suggestion}, by its estimates", highlight=False)
-    flow = build_flow(settings.model, data.train, seed, start_latent=not settings.training.start_latent)
+    flow = build_flow(
+        settings.model,
+        data.train,
+        seed,
+        start_latent=not settings.training.start_latent,
+        dtype=getattr(torch, settings.training.dtype or "float32"),
+        columns=data.columns,
+    )
     files = {name: getattr(settings.data, name) for name in ("data", "validation_data", "test_data")}
     full: dict[str, Any] = {
         name: str(Path(path).resolve()) for name, path in files.items() if path is not None and Path(path).exists()
@@ -214,11 +224,28 @@ def settings_of(folder: Path) -> FitSettings:
     return FitSettings.from_flat(config)
 
 
+class ChangedDataWarning(UserWarning):
+    """The file that a run was trained on has changed since: its parts are others, and test rows may have been trained on."""
+
+
+def data_of(folder: Path) -> Prepared:
+    """The data that a run was trained on, split as they were then; a warning where their file has changed."""
+    settings = settings_of(folder)
+    data = prepare(settings.data, settings.model.latent_dim, settings.training.seed)
+    before = read_config(folder).get("record", {}).get("train_sha256")
+    source = settings.data.data
+    if before is not None and source is not None and Path(source).is_file() and fingerprint(data.train) != before:
+        text = f"'{source}' has changed since {folder} was trained on it: some rows called test rows here may have been"
+        warn(ChangedDataWarning, f"{text} trained on. Score the new rows with rnf score, or train anew")
+    return data
+
+
 def open_run(folder: Path) -> tuple[RectangularFlow, tuple[str, ...]]:
     """The model of a run and the names of its columns; those of images are numbered."""
     flow = load_model(folder)
-    columns = read_description(folder)["facts"].get("columns") or [f"x{i + 1}" for i in range(flow.ambient_dim)]
-    return flow, tuple(columns)
+    facts = read_description(folder)["facts"]
+    columns = facts.get("columns") or facts.get("estimator", {}).get("feature_names_in")
+    return flow, tuple(columns or [f"x{i + 1}" for i in range(flow.ambient_dim)])
 
 
 def sphere_columns(folder: Path) -> tuple[str, ...] | None:
@@ -257,8 +284,10 @@ def _tensorboard() -> Any:
 
 
 __all__ = [
+    "ChangedDataWarning",
     "Prepared",
     "build_flow",
+    "data_of",
     "open_run",
     "prepare",
     "rows_for",

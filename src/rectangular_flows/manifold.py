@@ -165,6 +165,19 @@ class RectangularFlow(Described, nn.Module):
         """‖x − x̂‖², summed over the entries of x, (B,)."""
         return (x - self.project(x, model_units=model_units)).flatten(1).square().sum(dim=1)
 
+    def squared_distance(self, x: Tensor) -> Tensor:
+        """The same in the units of the data, added up in float64: their squares may be too small or too large for less.
+
+        Example:
+            >>> from rectangular_flows import flows
+            >>> units = flows.Standardise(torch.zeros(3), torch.full((3,), 1e-30))
+            >>> flow = RectangularFlow(flows.Identity(3), flows.Identity(2), units)
+            >>> x = torch.full((1, 3), 1e-30)
+            >>> flow.reconstruction_error(x), bool(flow.squared_distance(x) > 0)
+            (tensor([0.]), True)
+        """
+        return (x.double() - self.project(x).double()).flatten(1).square().sum(dim=1)
+
     def jacobian(self, z: Tensor, *, model_units: bool = False) -> Tensor:
         """J = ∂f/∂z, (B, d) → (B, D, d); events of images are laid flat."""
         check_shape(z, (self.latent_dim,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import prod
 from typing import Any
 
@@ -12,6 +13,7 @@ from .manifold import RectangularFlow
 from .settings import ModelSettings
 from .training.rows import Rows, shuffled, take
 
+_LEAST_STEPS = 1_000  # of a dtype within a standard deviation of a column: fewer would show in the density
 _ROWS = 10_000  # that a flow is started from
 _SPLINES = ("spline", "autoregressive")
 _FROM_DATA = (*_SPLINES, "mixture")  # h that start from the data
@@ -19,7 +21,15 @@ _FROM_DATA = (*_SPLINES, "mixture")  # h that start from the data
 Parts = tuple[flows.Injection, list[flows.Injection], flows.Pad]
 
 
-def build_flow(settings: ModelSettings, train: Rows, seed: int, *, start_latent: bool = True) -> RectangularFlow:
+def build_flow(
+    settings: ModelSettings,
+    train: Rows,
+    seed: int,
+    *,
+    start_latent: bool = True,
+    dtype: torch.dtype = torch.float32,
+    columns: Sequence[str] = (),
+) -> RectangularFlow:
     """The flow that the settings describe, with fresh weights by seed and whatever it takes from the data.
 
     Args:
@@ -27,6 +37,11 @@ def build_flow(settings: ModelSettings, train: Rows, seed: int, *, start_latent:
         train: rows, (N, columns), or images, (N, C, H, W), in [0, 1].
         seed: of the weights.
         start_latent: whether h takes from the data what it starts from; not where training lets it do so later.
+        dtype: of the flow.
+        columns: names of the columns, for messages.
+
+    Raises:
+        ValueError: the settings do not go together, or the dtype cannot tell the values of a column apart.
     """
     dim = settings.latent_dim
     if dim is None or isinstance(dim, str):
@@ -41,12 +56,15 @@ def build_flow(settings: ModelSettings, train: Rows, seed: int, *, start_latent:
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         ambient, outer, pad = _PARTS[settings.ambient](settings, train, dim)
-        flow = RectangularFlow(ambient, _latent(settings, dim), outer, pad=pad)
+        for layer in outer:
+            if isinstance(layer, flows.Standardise):
+                _check_precision(layer, dtype, columns)
+        flow = RectangularFlow(ambient, _latent(settings, dim), outer, pad=pad).to(dtype)
         principal = settings.pca if settings.ambient == "realnvp" else settings.ambient == "principal"
         if principal or settings.actnorm or settings.latent in _FROM_DATA:
             # images are in the order of their files, which may be that of their classes
             some = shuffled(len(train), seed)[:_ROWS] if images else slice(_ROWS)
-            flow.initialise(take(train, some, dtype=torch.float32), latent=start_latent)
+            flow.initialise(take(train, some, dtype=dtype), latent=start_latent)
     return flow
 
 
@@ -125,7 +143,24 @@ def _standardise(train: Rows) -> flows.Standardise:
         total, square = total + part.sum(dim=0), square + part.square().sum(dim=0)
     mean = total / len(train)
     deviation = (square / len(train) - mean.square()).clamp_min(0).sqrt()
-    return flows.Standardise((mean + shift[0]).float(), deviation.float())
+    return flows.Standardise(mean + shift[0], deviation)
+
+
+def _check_precision(layer: flows.Standardise, dtype: torch.dtype, columns: Sequence[str]) -> None:
+    """Whether numbers of that type can tell the values of each column apart, and hold their squares."""
+    facts = torch.finfo(dtype)
+    steps = layer.scale / (facts.eps * (layer.mean.abs() + layer.scale))  # in a standard deviation
+    coarse = steps < _LEAST_STEPS
+    outside = (layer.scale < facts.tiny**0.75) | (layer.mean.abs() + layer.scale > facts.max**0.75)
+    for i in (coarse | outside).nonzero().flatten().tolist():
+        name = f"'{columns[i]}'" if columns else str(i + 1)
+        spread, centre, kind = float(layer.scale[i]), float(layer.mean[i]), str(dtype).removeprefix("torch.")
+        wider = "say --dtype float64 (dtype='float64'), or " if dtype == torch.float32 else ""
+        what = "cannot tell such values apart" if coarse[i] else "has no room for its squares"
+        how = f"subtract {centre:.6g} from it" if coarse[i] else "give it in other units"
+        raise ValueError(
+            f"column {name} varies by {spread:.3g} around {centre:.9g}: {kind} {what}. Please {wider}{how}"
+        )
 
 
 def _latent(settings: ModelSettings, dim: int) -> flows.Density | flows.Bijection:

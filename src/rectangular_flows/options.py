@@ -21,6 +21,7 @@ _TITLES = {
     "volume": "gradient of the log-volume",
     "training": "training",
 }
+_NEW_RUN = ("config", "preset", "out", "overwrite")
 _OWN = ("config", "preset", "out", "resume", "overwrite", "quiet", "tensorboard")
 
 
@@ -66,7 +67,8 @@ def parse_fit(argv: Sequence[str]) -> FitRequest:
     own = {name: namespace.pop(name) for name in _OWN}
     return FitRequest(
         settings={name: namespace[name] for name in known},
-        given=tuple(name for name in given if name in known) + (("data",) if namespace["data"] and not values else ()),
+        given=tuple(name for name in given if name in known or name in _NEW_RUN)
+        + (("data",) if namespace["data"] and not values else ()),
         preset=own["preset"],
         out=None if own["out"] is None else Path(own["out"]),
         resume=None if own["resume"] is None else Path(own["resume"]),

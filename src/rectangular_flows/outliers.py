@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, Self
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from sklearn.base import OutlierMixin
 from sklearn.utils.validation import check_is_fitted
@@ -43,12 +44,12 @@ class RectangularFlowOutlierDetector(OutlierMixin, RectangularFlowEstimator):
         latent_dim: int | Literal["auto"] = 2,
         layers: int = 6,
         hidden: tuple[int, ...] = (64, 64),
-        latent: Literal["spline", "autoregressive", "realnvp", "affine", "identity"] = "spline",
+        latent: Literal["spline", "autoregressive", "realnvp", "mixture", "affine", "identity"] = "spline",
         beta: float = 50.0,
         target_error: float | None = None,
         volume: Literal["exact", "stochastic"] = "exact",
         probes: int = 1,
-        epochs: int = 100,
+        epochs: int | Literal["auto"] = "auto",
         batch_size: int = 500,
         learning_rate: float = 2e-3,
         patience: int | None = None,
@@ -73,7 +74,7 @@ class RectangularFlowOutlierDetector(OutlierMixin, RectangularFlowEstimator):
         return self
 
     def _judge(self, rows: Tensor) -> None:
-        scores = self._scores(rows.double().numpy())
+        scores = self._of_rows(rows.to(getattr(torch, self.dtype)))
         self._usual = scores
         self._combined = CombinedScore().fit(*scores)
 
@@ -96,12 +97,21 @@ class RectangularFlowOutlierDetector(OutlierMixin, RectangularFlowEstimator):
 
     def _scores(self, X: ArrayLike) -> tuple[Array, Array]:
         check_is_fitted(self)
-        return self.log_density(X).astype(np.float64), self.reconstruction_error(X).astype(np.float64)
+        return self._of_rows(self._rows(X))
+
+    def _of_rows(self, rows: Tensor) -> tuple[Array, Array]:
+        parts = (self._over(function, rows) for function in (self.flow_.log_prob, self.flow_.squared_distance))
+        log_density, error = (part.astype(np.float64) for part in parts)
+        return log_density, error
 
     def _facts(self) -> dict[str, Any]:
         return {"offset": self.offset_, "usual": [part.tolist() for part in self._usual]}
 
     def _take_facts(self, fitted: dict[str, Any]) -> None:
+        if "offset" not in fitted:
+            raise ValueError(
+                "a plain RectangularFlowEstimator was saved there; load it with RectangularFlowEstimator.load"
+            )
         self.offset_ = fitted["offset"]
         log_density, error = fitted["usual"]
         self._usual = np.array(log_density), np.array(error)

@@ -125,8 +125,20 @@ class ModelSettings:
     def __post_init__(self) -> None:
         if not (self.pca_tail >= 0 and isfinite(self.pca_tail)):
             raise ValueError(f"expected pca_tail of at least 0; got {self.pca_tail}")
-        if self.latent_components < 1:
-            raise ValueError(f"expected latent_components of at least 1; got {self.latent_components}")
+        for name, hint in typing.get_type_hints(type(self)).items():
+            kinds = [part for part in (hint, *typing.get_args(hint)) if typing.get_origin(part) is Literal]
+            choices = [choice for kind in kinds for choice in typing.get_args(kind)]
+            value = getattr(self, name)
+            if choices and isinstance(value, str) and value not in choices:
+                raise ValueError(f"expected {name} among {', '.join(choices)}; got {value!r}")
+        for name in ("latent_components", "latent_layers", "directions", "channels"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"expected {name} of at least 1; got {getattr(self, name)}")
+        for name in ("hidden", "latent_hidden"):
+            if any(width < 1 for width in getattr(self, name)):
+                raise ValueError(f"expected widths of at least 1 in {name}; got {list(getattr(self, name))}")
+        if self.layers < 0:
+            raise ValueError(f"expected layers of at least 0; got {self.layers}")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from ..experiment import open_run, prepare, settings_of
+from ..experiment import data_of, open_run, settings_of
 from ..manifold import RectangularFlow
 from ..metrics import circle_fit
 from ..metrics.inception import FeatureNetwork
@@ -27,6 +27,10 @@ from .score import scores
 EVALUATION = "evaluation.json"
 _MOST_ROWS, _TABLE_SAMPLES = 50_000, 10_000
 _KERNEL_ROWS, _KERNEL_CENTRES = 5_000, 20_000
+
+
+class TooFewRowsError(ValueError):
+    """There are too few test rows to say anything by."""
 
 
 def evaluate_command(
@@ -88,7 +92,7 @@ def evaluate_samples(
     """
     flow, _ = open_run(run)
     settings = settings_of(run)
-    real = real_images(settings, prepare(settings.data, settings.model.latent_dim, settings.training.seed))
+    real = real_images(settings, data_of(run))
     count = SAMPLES if samples is None else samples
     quality = quality_of(run, flow, real, network, count, seed=seed, console=console)
     return {**figures_of(quality), "samples": quality.n}
@@ -106,16 +110,22 @@ def evaluate_run(run: Path, samples: int | None = None, seed: int = 0, most: int
         most: test rows, and training rows for the floor.
     """
     samples = _TABLE_SAMPLES if samples is None else samples
+    for name, value in (("rows", most), ("samples", samples)):
+        if value < 1:
+            raise ValueError(f"expected a positive number of {name}; got {value}")
     flow, _ = open_run(run)
     settings = settings_of(run)
-    data = prepare(settings.data, settings.model.latent_dim, settings.training.seed)
+    data = data_of(run)
     dtype = next((p.dtype for p in flow.parameters()), torch.float32)
     images = data.image_shape is not None
     test, train = (
         take(rows, slice(n), dtype=dtype) for rows, n in ((data.test, most), (data.train, 0 if images else most))
     )
     if len(test) < 10:
-        raise ValueError(f"expected at least 10 test rows to evaluate on; got {len(test)}. See --test-fraction")
+        raise TooFewRowsError(
+            f"expected at least 10 test rows to evaluate on; got {len(test)}. "
+            + ("Give more --rows" if most < 10 else "Train with a larger --test-fraction, or on more rows")
+        )
     log_density, error = scores(flow, test)
     figures: dict[str, Any] = {
         "test_rows": len(test),
@@ -178,4 +188,4 @@ _NAMES = {
     "sphere_sample_distance": "mean distance of samples to the sphere",
 }
 
-__all__ = ["EVALUATION", "evaluate_command", "evaluate_run", "evaluate_samples"]
+__all__ = ["EVALUATION", "TooFewRowsError", "evaluate_command", "evaluate_run", "evaluate_samples"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,14 +51,15 @@ def _tell(console: Console, run: Run, out: Path, note: str) -> None:
         notes.append(
             f"the tolerance was not met: error {best.reconstruction:.3g}, target {target:.3g}. Train longer, or relax it"
         )
+    place = shlex.quote(str(out))
     lines = [
         f"{run.finished}, in {duration(run.seconds)}; {which}:",
         f"  {describe(best)}  (validation rows, units of the model)",
         *(f"  note: {text}" for text in notes),
         f"everything is in {out}. Next:",
-        f"  rnf report {out}",
-        f"  rnf sample {out} {'-n 100 -o samples.png' if images else '-n 1000 -o samples.csv'}",
-        f"  rnf score {out} DATA -o scores.csv",
+        f"  rnf report {place}",
+        f"  rnf sample {place} {'-n 100 -o samples.png' if images else '-n 1000 -o samples.csv'}",
+        f"  rnf score {place} DATA -o scores.csv",
     ]
     console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
 

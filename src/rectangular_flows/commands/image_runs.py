@@ -15,7 +15,7 @@ from rich.console import Console
 
 from ..data.images import load_images
 from ..data.tables import MissingFileError
-from ..experiment import open_run, prepare, settings_of
+from ..experiment import data_of, open_run, settings_of
 from ..metrics.image_quality import ImageQuality
 from ..metrics.inception import FeatureNetwork, Protocol
 from ..plots.gallery import Gallery
@@ -166,8 +166,7 @@ def evaluate_image_run(
         console: where to show how far it is.
     """
     flow, _ = open_run(run.folder)
-    settings = settings_of(run.folder)
-    data = prepare(settings.data, settings.model.latent_dim, settings.training.seed)
+    settings, data = settings_of(run.folder), data_of(run.folder)
 
     def reconstruction() -> dict[str, Any]:
         dtype = next((p.dtype for p in flow.parameters()), torch.float32)
@@ -202,8 +201,7 @@ def galleries(runs: Sequence[ImageRun]) -> list[Gallery]:
     for name in dict.fromkeys(run.data for run in runs):
         mine = {run.method: run for run in reversed(runs) if run.data == name}
         methods = [method for method in METHODS if method in mine]
-        settings = settings_of(mine[methods[0]].folder)
-        test = prepare(settings.data, settings.model.latent_dim, settings.training.seed).test
+        test = data_of(mine[methods[0]].folder).test
         flows = {method: open_run(mine[method].folder)[0] for method in methods}
         samples = {method: draw_bytes(flow, _SHOWN, mine[method].seed) for method, flow in flows.items()}
         first = flows[methods[0]]

@@ -9,7 +9,7 @@ from typing import Any
 from ..data.images import holds_images, load_images
 from ..data.registry import DATASETS
 from ..data.tables import DataError
-from ..experiment import open_run, prepare, rows_for, settings_of, sphere_columns
+from ..experiment import data_of, open_run, prepare, rows_for, sphere_columns
 from ..manifold import RectangularFlow
 from ..settings import DataSettings
 from ..training.rows import Rows, pick, shuffled
@@ -57,8 +57,8 @@ def rows_to_judge(
     """
     if count < 2:
         raise ValueError(f"expected at least two rows of each set; got -n {count}")
-    settings, (_, columns) = settings_of(run), open_run(run)
-    data = prepare(settings.data, settings.model.latent_dim, settings.training.seed)
+    _, columns = open_run(run)
+    data = data_of(run)
     outside_train, outside_test, halves = _outside(run, flow, columns, against, seed, drop_invalid)
     notes = [halves] if halves else []
     if len(data.test) < 10:

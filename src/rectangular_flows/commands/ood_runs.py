@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from ..experiment import open_run, prepare, settings_of
+from ..experiment import data_of, open_run, settings_of
 from ..metrics.out_of_distribution import Detection
 from ..plots.detection import Histogram
 from ..progress import WorkDisplay
@@ -80,8 +80,7 @@ def judge_square(run: ImageRun, outside: str, count: int, console: Console) -> D
 
     def compute() -> Mapping[str, Score]:
         flow, _ = open_run(run.folder)
-        settings = settings_of(run.folder)
-        data = prepare(settings.data, settings.model.latent_dim, settings.training.seed)
+        settings, data = settings_of(run.folder), data_of(run.folder)
         chosen = rows_to_judge(run.folder, flow, outside, count)
         with WorkDisplay(console, f"{run.data}: training a square flow") as display, _one_thread():
 

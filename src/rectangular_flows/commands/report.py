@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from rich.console import Console
 
 from .. import toml
 from .._version import __version__
-from ..experiment import Prepared, open_run, prepare, settings_of
+from ..experiment import Prepared, data_of, open_run, settings_of
 from ..manifold import RectangularFlow
 from ..metrics import circle_fit
 from ..plots import CircleResult, draw_circle_run, draw_earth, draw_manifold, draw_pairs
@@ -24,7 +25,7 @@ from ..storage import write_atomically
 from ..training.folder import read_config, read_history
 from ..training.rows import take
 from .circle_report import training_charts
-from .evaluate import EVALUATION, evaluate_run
+from .evaluate import EVALUATION, TooFewRowsError, evaluate_run
 
 
 class Drawing(NamedTuple):
@@ -62,7 +63,7 @@ def report_command(run: Path, output: Path | None) -> int:
 def _open(run: Path) -> tuple[RectangularFlow, FitSettings, Prepared]:
     flow, _ = open_run(run)
     settings = settings_of(run)
-    return flow, settings, prepare(settings.data, settings.model.latent_dim, settings.training.seed)
+    return flow, settings, data_of(run)
 
 
 def _drawings(flow: RectangularFlow, settings: FitSettings, data: Prepared) -> list[Drawing]:
@@ -130,14 +131,7 @@ def _figures(run: Path) -> dict[str, Any]:
     return figures
 
 
-def _page(run: Path) -> Page:
-    flow, settings, data = _open(run)
-    history = read_history(run)
-    if not history:
-        raise ValueError(f"{run} has no history yet; let it train for an epoch")
-    drawings = _drawings(flow, settings, data)
-    figures = _figures(run)
-
+def _cards(figures: Mapping[str, Any], data: Prepared) -> list[Metric]:
     def against(name: str) -> str:
         return f"real against real: {figures[f'{name}_floor']:.3g}"
 
@@ -169,6 +163,19 @@ def _page(run: Path) -> Page:
             Metric("Log-density per steradian", f"{figures['sphere_log_density']:.3g}", beside),
             Metric("Distance to the sphere", f"{figures['sphere_sample_distance']:.3g}", "mean over samples"),
         ]
+    return cards
+
+
+def _page(run: Path) -> Page:
+    flow, settings, data = _open(run)
+    history = read_history(run)
+    if not history:
+        raise ValueError(f"{run} has no history yet; let it train for an epoch")
+    drawings = _drawings(flow, settings, data)
+    try:
+        cards, missing = _cards(_figures(run), data), ""
+    except TooFewRowsError as error:
+        cards, missing = [], f"\n\nNo figures: {error}."
     epochs = [line.epoch for line in history]
     rate = Chart([Curve("rate", epochs, [line.learning_rate for line in history])], "epoch", "rate", "Learning rate")
     shown = {"Data": settings.data.data or "", "Rows": f"{len(data.train):,} to train on"}
@@ -183,7 +190,10 @@ def _page(run: Path) -> Page:
         run.name,
         f"A rectangular flow with {flow.latent_dim} of {flow.ambient_dim} dimensions.",
         [
-            Section("In short", [Cards(cards), Text(what + (f"\n\n{data.note}" if data.note else ""))]),
+            Section(
+                "In short",
+                [*([Cards(cards)] if cards else []), Text(what + (f"\n\n{data.note}" if data.note else "") + missing)],
+            ),
             Section("Pictures", [Picture(d.figure, d.caption, d.caption) for d in drawings]),
             Section("How training went", [*training_charts({run.name: run}), rate]),
             Section(

@@ -17,6 +17,7 @@ from ..experiment import open_run, rows_for, sphere_columns
 from ..manifold import RectangularFlow
 from ..metrics.out_of_distribution import CombinedScore
 from ..storage import load_tensors, save_tensors, write_atomically
+from ..training.folder import CONFIG
 from ..training.rows import Rows, take
 from .image_samples import draw_bytes
 
@@ -37,6 +38,7 @@ def sample_command(run: Path, count: int, output: Path | None, seed: int) -> int
     flow, columns = open_run(run)
     images = len(flow.data_shape) == 3
     output = output or Path("samples.npy" if images else "samples.csv")
+    output.parent.mkdir(parents=True, exist_ok=True)
     if images and output.suffix.lower() not in _IMAGES:
         raise ValueError(f"images are written as {', '.join(_IMAGES)}; got {output}. Say -o samples.png")
     if images:
@@ -56,7 +58,6 @@ def sample_command(run: Path, count: int, output: Path | None, seed: int) -> int
 
 def _write_images(output: Path, images: np.ndarray) -> None:
     """Bytes (N, C, H, W) as an array, or as one picture of rows and columns."""
-    output.parent.mkdir(parents=True, exist_ok=True)
     file = io.BytesIO()
     if output.suffix.lower() == ".png":
         from ..plots.images import mosaic, png
@@ -87,7 +88,8 @@ def score_command(run: Path, data: str, output: Path, drop_invalid: bool, coordi
         names.append("outlier_score")
         values.append(-combined(log_density, error))
     else:
-        _say(f"note: no outlier_score, since the run was not finished: rnf fit --resume {run}")
+        how = f"the run was not finished: rnf fit --resume {run}"
+        _say(f"note: no outlier_score, since {how if (run / CONFIG).exists() else 'no run of rnf fit is there'}")
     if coordinates:
         with torch.no_grad():
             parts = [flow.encode(part) for part in rows.split(flow.rows_at_once())]
@@ -98,6 +100,7 @@ def score_command(run: Path, data: str, output: Path, drop_invalid: bool, coordi
         names, values = ["row", *names], [numbers, *values]
         left_out = f"{dropped} of {dropped + len(rows)} rows have missing or infinite values and were left out"
         _say(f"note: {left_out}; the column 'row' says which are there, from 1")
+    output.parent.mkdir(parents=True, exist_ok=True)
     write_table(output, names, np.stack(values, axis=1))
     summary = (
         f"{len(rows)} rows in {output}: mean log-density {log_density.mean():.4g}, "
@@ -109,8 +112,8 @@ def score_command(run: Path, data: str, output: Path, drop_invalid: bool, coordi
 @torch.no_grad()
 def scores(flow: RectangularFlow, rows: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
     """Log-density and squared distance from the manifold of each row, in the units of the data, float64."""
-    error = torch.cat([flow.reconstruction_error(part) for part in rows.split(flow.rows_at_once())])
-    return flow.log_prob(rows).double().numpy(), error.double().numpy()
+    error = torch.cat([flow.squared_distance(part) for part in rows.split(flow.rows_at_once())])
+    return flow.log_prob(rows).double().numpy(), error.numpy()
 
 
 def write_calibration(flow: RectangularFlow, validation: Rows, run: Path, most: int = _CALIBRATION_ROWS) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._files import Array, DataError, listing
+from ._files import Array, DataError, as_option, listing
 
 MMAP_BYTES = 256 * 2**20  # a larger .npy file stays on disk
 
@@ -87,7 +87,7 @@ def read_parquet(path: Path, choose: Choose) -> Read:
     if text:
         raise DataError(
             f"Expected numbers only; in '{path}' these columns are not: {listing([f'{n} ({kinds[n]})' for n in text])}. "
-            f"Leave them out: --exclude '{','.join(text)}'."
+            f"Leave them out: --exclude {as_option(text)}."
         )
     single = all(arrow.types.is_float32(kind) for kind in kinds.values())
     values = np.empty((table.num_rows, len(kept)), dtype=np.float32 if single else np.float64)

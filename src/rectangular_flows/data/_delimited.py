@@ -17,7 +17,7 @@ from typing import TextIO
 
 import numpy as np
 
-from ._files import Array, DataError, listing
+from ._files import Array, DataError, as_option, listing
 
 _MISSING = frozenset({"", "NA", "N/A", "null", "NULL", "None"})
 _CHUNK = 20_000  # rows of Python floats held at a time
@@ -92,17 +92,23 @@ def _open(path: Path) -> TextIO:
 
 
 def _rows(lines: Iterator[str], delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of every line that is neither blank nor a comment."""
+    """(line number, cells) of every line that is neither blank nor a comment.
+
+    Lines that begin with # are comments before the table. In it they are where they have another number of delimiters
+    than its first line: '#7' may be a name. Between blanks, not delimiters, what follows # is a comment, as for numpy.
+    """
     count = 0
+    marks: int | None = None  # delimiters in the first line of the table
 
     def content() -> Iterator[str]:
-        nonlocal count
+        nonlocal count, marks
         for line in lines:
             count += 1
-            if line.startswith("#") or not line.strip():
+            if not line.strip() or (line.startswith("#") and _is_comment(line, delimiter, marks)):
                 continue
-            # as numpy's parser does: what follows # is a comment
-            yield line.split("#", 1)[0] if "#" in line and '"' not in line else line
+            if marks is None and delimiter is not None:
+                marks = _outside_quotes(line, delimiter)
+            yield line.split("#", 1)[0] if delimiter is None else line
 
     if delimiter is None:
         for line in content():
@@ -110,6 +116,11 @@ def _rows(lines: Iterator[str], delimiter: str | None) -> Iterator[tuple[int, li
     else:
         for cells in csv.reader(content(), delimiter=delimiter, skipinitialspace=True):
             yield count, cells
+
+
+def _is_comment(line: str, delimiter: str | None, marks: int | None) -> bool:
+    """Whether a line that begins with # is one; ``marks``: delimiters in a line of the table, None before it."""
+    return delimiter is None or marks is None or _outside_quotes(line, delimiter) != marks
 
 
 def _look(path: Path, suffix: str) -> _Layout:
@@ -133,7 +144,7 @@ def _look(path: Path, suffix: str) -> _Layout:
             # without a header, an empty last cell is a trailing delimiter only if the rows agree
             ends = [cells, *(row for _, row in zip(range(_SNIFFED_LINES - 1), (r for _, r in rows), strict=False))]
             trailing = len(cells) > 1 and all(len(row) == len(cells) and not row[-1].strip() for row in ends)
-            return _Layout(delimiter, None, len(cells) - trailing, line, 0)
+            return _Layout(delimiter, None, len(cells) - trailing, line, line - 1)
         second = next(rows, None)
         if second is None:
             raise DataError(f"Expected rows of numbers; got '{path}', which holds a header (line {line}) and no rows.")
@@ -183,7 +194,9 @@ def _filled(path: Path, layout: _Layout, kept: Sequence[int]) -> Array | None:
     def lines(file: TextIO) -> Iterator[str]:
         for number, line in enumerate(file, 1):
             line = line.strip(" \r\n")
-            if number <= layout.skip or not line or line[0] == "#":
+            if number <= layout.skip or not line:
+                continue
+            if line[0] == "#" and _is_comment(line, mark, width - 1):
                 continue
             if mark is not None:
                 count = line.count(mark)
@@ -207,7 +220,7 @@ def _loadtxt(source: str | Iterator[str], layout: _Layout, kept: Sequence[int], 
         values = np.loadtxt(
             source,
             dtype=np.float64,
-            comments="#",
+            comments="#" if layout.delimiter is None else None,
             delimiter=layout.delimiter,
             skiprows=skip,
             usecols=None if everything else tuple(kept),
@@ -227,7 +240,11 @@ def _even(path: Path, layout: _Layout) -> bool:
     mark = layout.delimiter
     with _open(path) as file:
         for number, line in enumerate(file, 1):
-            if number <= layout.skip or not line.strip() or line[0] == "#":
+            if (
+                number <= layout.skip
+                or not line.strip()
+                or (line[0] == "#" and _is_comment(line, mark, layout.width - 1))
+            ):
                 continue
             if (line.count(mark) + 1 if mark else len(line.split())) != layout.width:
                 return False
@@ -289,7 +306,7 @@ def _text_error(path: Path, names: Sequence[str], text: dict[int, tuple[int, str
     if all(s.count(",") == 1 and cell_value(s.replace(",", ".")) is not None for s in samples):
         advice = "These look like decimal commas: write decimal points."
     else:
-        advice = f"Correct those cells, or leave the columns out: --exclude '{','.join(names[i] for i in columns)}'."
+        advice = f"Correct those cells, or leave the columns out: --exclude {as_option([names[i] for i in columns])}."
     return DataError(f"Expected numbers only; in '{path}' {where}{more}. {advice}")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -92,6 +93,18 @@ def chunks(values: Array) -> Iterator[Array]:
     step = max(1, CHUNK_BYTES // max(1, values.itemsize * int(np.prod(values.shape[1:]))))
     for start in range(0, len(values), step):
         yield np.asarray(values[start : start + step])
+
+
+def as_option(names: Sequence[str]) -> str:
+    """Names of columns as ``--exclude`` and ``--columns`` of ``rnf fit`` take them, in quotes for the shell.
+
+    Example:
+        >>> print(as_option(["a", "b"]), as_option(["note, free"]))
+        'a,b' '["note, free"]'
+    """
+    commas = any("," in name for name in names)
+    text = json.dumps(list(names), ensure_ascii=False) if commas else ",".join(names)
+    return "'" + text.replace("'", "'\\''") + "'"
 
 
 def choose_columns(

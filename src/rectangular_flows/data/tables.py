@@ -24,6 +24,7 @@ from ._files import (
     Array,
     DataError,
     MissingFileError,
+    as_option,
     choose_columns,
     chunks,
     existing_file,
@@ -215,7 +216,7 @@ def check_table(table: Table, latent_dim: int | None) -> None:
     if constant:
         raise DataError(
             f"Expected columns that vary; in '{table.source}' {listing(constant)} hold one value each, and no density "
-            f"exists there. Leave them out: --exclude '{','.join(constant)}'."
+            f"exists there. Leave them out: --exclude {as_option(constant)}."
         )
     first: dict[bytes, str] = {}
     twins = {n: o for n, g in zip(table.columns, digests, strict=True) if (o := first.setdefault(g.digest(), n)) != n}
@@ -223,7 +224,7 @@ def check_table(table: Table, latent_dim: int | None) -> None:
         pairs = ", ".join(f"'{name}' equals '{other}'" for name, other in list(twins.items())[:5])
         raise DataError(
             f"Expected different columns; in '{table.source}' {pairs} in every row. "
-            f"Leave the copies out: --exclude '{','.join(twins)}'."
+            f"Leave the copies out: --exclude {as_option(list(twins))}."
         )
 
 

@@ -169,6 +169,8 @@ class TrainingConfig:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 raise ValueError(f"expected {name} among {', '.join(map(str, allowed))}; got {getattr(self, name)!r}")
+        if not 0 <= self.seed < 2**63:
+            raise ValueError(f"expected a seed from 0 to 2⁶³ − 1; got {self.seed}")
         counts: tuple[str, ...] = ("batch_size", "evaluate_every", "validation_rows")
         positive: tuple[str, ...] = ("beta", "dual_rate", "learning_rate", "memory", *counts)
         optional = ("target_error", "clip", "patience", "epoch_rows")

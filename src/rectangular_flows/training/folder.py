@@ -55,17 +55,24 @@ class RunFolder:
                 raise FileExistsError(
                     f"{self.path} holds a run already. {how} another folder; or say --overwrite (overwrite=True)."
                 )
-            for name in (HISTORY, TABLE, WEIGHTS, DESCRIPTION, *DERIVED):
+            for name in (HISTORY, TABLE, WEIGHTS, DESCRIPTION):
                 (self.path / name).unlink(missing_ok=True)
-            for name in (CHECKPOINT, "figures", "tensorboard"):
+            for name in (CHECKPOINT, "tensorboard"):
                 shutil.rmtree(self.path / name, ignore_errors=True)
-            for figures in self.path.glob("ood-*/ood.*"):
-                figures.unlink()
+            self.forget_derived()
         self.path.mkdir(parents=True, exist_ok=True)
         versions = {"rectangular_flows": __version__, "torch": torch.__version__, "python": platform.python_version()}
         started = datetime.now(UTC).isoformat(timespec="seconds")
         content = {**settings, "record": {"started": started, **versions, **record}}
         write_atomically(self.path / CONFIG, toml.dumps(content))
+
+    def forget_derived(self) -> None:
+        """Remove what was made from a model that is about to change: figures, evaluations, pages."""
+        for name in DERIVED:
+            (self.path / name).unlink(missing_ok=True)
+        shutil.rmtree(self.path / "figures", ignore_errors=True)
+        for figures in self.path.glob("ood-*/ood.*"):
+            figures.unlink()
 
     def check_resumable(self, record: Mapping[str, Any]) -> None:
         """Whether there is a state to go on from, and the data are those the run began with.

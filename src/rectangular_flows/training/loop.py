@@ -161,6 +161,8 @@ class _Loop:
         self.started -= self.progress.seconds
         if self.world.first:
             self.folder.keep_history(self.run.history)
+            if not self.progress.finished:
+                self.folder.forget_derived()
 
     def run_to_the_end(self, on_step: Callable[[Run], None] | None, on_epoch: Callable[[Run], None] | None) -> Run:
         progress, run, config = self.progress, self.run, self.config
