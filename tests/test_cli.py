@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import torch
 
 import rectangular_flows as rnf
 from rectangular_flows.cli import main
-from rectangular_flows.experiment import prepare
+from rectangular_flows.experiment import ChangedDataWarning, data_of, prepare
 from rectangular_flows.settings import DataSettings
 from tests.browser import opened_in_a_browser
 
@@ -168,6 +169,9 @@ def test_unknown_command():
         (["reproduce", "circle", "--seeds", "0"], "at least one seed"),
         (["data", "get", "powr"], "Did you mean 'power'"),
         (["fit", "--resume", "{run}", "--epochs", "9"], "leave out --epochs"),
+        (["fit", "--resume", "{run}", "--preset", "circle"], "leave out --preset"),
+        (["fit", "{data}", "--latent-dim", "1", "--seed", "-1"], "seed from 0"),
+        (["evaluate", "{run}", "--rows", "-1"], "positive number of rows; got -1"),
     ],
 )
 def test_mistakes_are_told(trained, tmp_path, arguments, message):
@@ -204,6 +208,40 @@ def test_a_validation_file_of_one_row_is_named(tmp_path):
     settings = DataSettings(str(helix(tmp_path / "good.csv")), validation_data=str(one))
     with pytest.raises(ValueError, match=r"at least two rows to validate with; '.*one\.csv' has 1"):
         prepare(settings, 1, 0)
+
+
+def test_a_changed_file_is_told(trained, tmp_path):
+    shutil.copytree(trained / "run", tmp_path / "run")
+    data = helix(tmp_path / "helix.csv")
+    config = tmp_path / "run" / "config.toml"
+    config.write_text(config.read_text().replace(str(trained / "helix.csv"), str(data)))
+    assert len(data_of(tmp_path / "run").test) == 30  # the same rows in another place
+    helix(data, rows=400)
+    with pytest.warns(ChangedDataWarning, match=r"helix\.csv' has changed since .* was trained on it"):
+        assert len(data_of(tmp_path / "run").test) == 40
+
+
+def test_a_saved_estimator_keeps_the_names_of_its_columns(tmp_path):
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    estimator = rnf.RectangularFlowEstimator(latent_dim=1, epochs=1, layers=2, random_state=0).fit(X)
+    expected = estimator.score_samples(X)
+    estimator.feature_names_in_ = np.array(["b", "a"], dtype=object)  # as a frame would have set them
+    estimator.save(tmp_path / "model")
+    np.savetxt(tmp_path / "x.csv", X[:, ::-1], delimiter=",", header="a,b", comments="")
+    done = run("score", "model", "x.csv", cwd=tmp_path)
+    assert "no outlier_score, since no run of rnf fit is there" in done.stdout
+    found = np.loadtxt(tmp_path / "scores.csv", delimiter=",", skiprows=1)
+    np.testing.assert_allclose(found[:, 0], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_few_rows_give_a_report_without_figures(tmp_path):
+    helix(tmp_path / "few.csv", rows=30)
+    assert run("fit", "few.csv", "--latent-dim", 1, "--epochs", 1, "--layers", 2, cwd=tmp_path).returncode == 0
+    done = run("report", "runs/few-d1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "runs" / "few-d1" / "report.html").read_text()
+    assert "No figures: expected at least 10 test rows" in page
+    assert "--test-fraction" in refused("evaluate", "runs/few-d1", cwd=tmp_path)
 
 
 def test_columns_that_do_not_match_are_told(trained, tmp_path):

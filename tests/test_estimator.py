@@ -69,9 +69,29 @@ def test_saved_and_loaded(kind, tmp_path):
     assert again.history_ == estimator.history_
     if kind is rnf.RectangularFlowOutlierDetector:
         assert np.array_equal(estimator.predict(X), again.predict(X))
+    other = ({rnf.RectangularFlowEstimator, rnf.RectangularFlowOutlierDetector} - {kind}).pop()
+    with pytest.raises(ValueError, match=r"another kind of estimator|a plain RectangularFlowEstimator"):
+        other.load(tmp_path)
     rnf.save(estimator.flow_, tmp_path / "plain")
     with pytest.raises(ValueError, match="not an estimator"):
         kind.load(tmp_path / "plain")
+
+
+def test_numbers_of_numpy_are_saved(tmp_path):
+    settings = {**QUICK, "latent_dim": np.int64(1), "hidden": (np.int64(8),), "beta": np.float64(20)}
+    estimator = rnf.RectangularFlowEstimator(**settings, random_state=0).fit(helix())
+    estimator.save(tmp_path)
+    again = rnf.RectangularFlowEstimator.load(tmp_path)
+    assert np.array_equal(estimator.transform(helix()), again.transform(helix()))
+
+
+def test_a_large_offset_needs_double_precision():
+    X = helix() + np.array([1e8, 0, 0])
+    with pytest.raises(ValueError, match=r"column 1 varies by .* around .*float32 cannot tell"):
+        rnf.RectangularFlowEstimator(**{**QUICK, "dtype": "float32"}).fit(X)
+    estimator = rnf.RectangularFlowEstimator(**{**QUICK, "dtype": "float64"}, random_state=0).fit(X)
+    plain = rnf.RectangularFlowEstimator(**{**QUICK, "dtype": "float64"}, random_state=0).fit(helix())
+    np.testing.assert_allclose(estimator.sample(50) - np.array([1e8, 0, 0]), plain.sample(50), atol=1e-5)
 
 
 def test_in_a_pipeline_and_a_grid():

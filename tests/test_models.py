@@ -68,3 +68,41 @@ def test_h_may_have_another_activation():
     z = torch.randn(5, 2, dtype=torch.float64)
     torch.testing.assert_close(flow.decode(z), plain.decode(z))
     assert not torch.allclose(flow.latent.log_prob(z), plain.latent.log_prob(z))
+
+
+@pytest.mark.parametrize(
+    ("shift", "scale", "message"),
+    [
+        (1e8, 1.0, r"column 'a' varies by 1\.\d* around 1000\d*.*float32 cannot tell.*float64.*subtract 1e\+08"),
+        (0.0, 1e-40, "column 'a' varies by .*e-40 .*has no room for its squares.*other units"),
+        (0.0, 1e35, "has no room"),
+    ],
+)
+def test_columns_beyond_a_dtype_are_told(shift, scale, message):
+    rows = ROWS.double()
+    rows[:, 0] = rows[:, 0] * scale + shift
+    chosen = ModelSettings(2, hidden=(8,))
+    with pytest.raises(ValueError, match=message):
+        build_flow(chosen, rows, 0, columns=("a", "b", "c", "d"))
+    flow = build_flow(chosen, rows, 0, dtype=torch.float64)
+    samples = flow.sample(2000, generator=torch.Generator().manual_seed(0))[:, 0]
+    assert samples.dtype == torch.float64
+    assert samples.mean().item() == pytest.approx(rows[:, 0].mean().item(), abs=0.3 * scale)
+    assert samples.std().item() == pytest.approx(rows[:, 0].std().item(), rel=0.5)  # PCA of 2 of 4 dimensions
+    assert (flow.squared_distance(rows) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"latent": "foo"}, "expected latent among realnvp, spline, .*; got 'foo'"),
+        ({"latent_activation": "wild"}, "latent_activation among silu, tanh, relu"),
+        ({"ambient": "square"}, "ambient among"),
+        ({"latent_layers": 0}, "latent_layers of at least 1; got 0"),
+        ({"hidden": (64, -5)}, r"widths of at least 1 in hidden; got \[64, -5\]"),
+        ({"layers": -1}, "layers of at least 0"),
+    ],
+)
+def test_impossible_models_are_told(change, message):
+    with pytest.raises(ValueError, match=message):
+        ModelSettings(2, **change)

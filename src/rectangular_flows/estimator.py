@@ -157,7 +157,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def _settings(self, seed: int) -> FitSettings:
         """Those of ``rnf fit``, and in their place what the estimator was given."""
-        given = {name: getattr(self, name) for name in _GIVEN}
+        given = {name: _plain(getattr(self, name)) for name in _GIVEN}
         return FitSettings.from_flat(
             {**read_preset(DEFAULT_PRESET), **given, "latent_dim": self.latent_dim_, "seed": seed}
         )

@@ -293,6 +293,22 @@ def test_parquet(tmp_path):
         read_table(path)
 
 
+def test_hashes_in_cells_are_no_comments(put):
+    path = put("id,a,b\n#1,1,2\ns2,3,4\n# a remark\n#3,5,6\n")
+    np.testing.assert_array_equal(read_table(path, exclude=["id"]).values, [[1, 2], [3, 4], [5, 6]])
+    path = put("id,a,b\nsample #1,1,2\nsample #2,3,4\n")
+    np.testing.assert_array_equal(read_table(path, exclude=["id"]).values, [[1, 2], [3, 4]])
+    assert read_table(put("n,#events\n1,2\n3,4\n")).columns == ("n", "#events")
+    with pytest.raises(DataError, match=r"column 'a' has text in 1 of 2 rows \(first: '#3' in line 3\)"):
+        read_table(put("a,b\n1,2\n#3,4\n"))  # a row that is commented out, or is it?
+    np.testing.assert_array_equal(read_table(put("1 2 # good\n# no\n3 4\n", "t.txt")).values, [[1, 2], [3, 4]])
+
+
+def test_names_with_commas_can_be_left_out(put):
+    with pytest.raises(DataError, match=r"""--exclude '\["who, when"\]'"""):
+        read_table(put('"who, when",b\nme,2\nyou,3\n'))
+
+
 def test_match_columns():
     table = Table(np.array([[1.0, 2.0, 3.0]]), ("b", "extra", "a"), "new.csv")
     np.testing.assert_array_equal(match_columns(table, ("a", "b")).values, [[3, 1]])
