@@ -160,10 +160,12 @@ def test_a_finished_run_resumed_is_left_as_it_is(tmp_path):
     config = CONFIGS["ml"]
     run = rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path)
     before = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "evaluation.json").write_text("{}")
     again = rnf.fit(make_flow(3), train, config, validation=validation, out=tmp_path, resume=True)
     assert same(run.flow.state_dict(), again.flow.state_dict())
     assert again.history == run.history
     assert (tmp_path / "model.safetensors").read_bytes() == before
+    assert (tmp_path / "evaluation.json").exists()
 
 
 def test_more_epochs_go_on(tmp_path):
@@ -171,9 +173,11 @@ def test_more_epochs_go_on(tmp_path):
     settings = {"batch_size": 100, "learning_rate": 1e-2}
     straight = rnf.fit(make_flow(), train, rnf.TrainingConfig(epochs=4, **settings), validation=validation)
     rnf.fit(make_flow(), train, rnf.TrainingConfig(epochs=2, **settings), validation=validation, out=tmp_path)
+    (tmp_path / "evaluation.json").write_text("{}")  # of a model that is about to change
     longer = rnf.TrainingConfig(epochs=4, **settings)
     more = rnf.fit(make_flow(1), train, longer, validation=validation, out=tmp_path, resume=True)
     assert [line.epoch for line in more.history] == [1, 2, 3, 4]
+    assert not (tmp_path / "evaluation.json").exists()
     assert same(straight.flow.state_dict(), more.flow.state_dict())
 
 
