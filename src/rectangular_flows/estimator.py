@@ -41,7 +41,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             dimension of the data.
         layers: couplings of f̃.
         hidden: widths of the network of each coupling.
-        latent: h: "spline", "autoregressive", "realnvp", "affine" or "identity".
+        latent: h: "spline", "autoregressive", "realnvp", "mixture", "affine" or "identity".
         beta: weight of the squared reconstruction error, in standardised units.
         target_error: mean squared reconstruction error to meet, in standardised units; beta then adapts.
         volume: "exact" or "stochastic" gradient of the log-volume.
