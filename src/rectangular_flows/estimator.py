@@ -21,6 +21,7 @@ from .settings import DEFAULT_PRESET, FitSettings, read_preset
 from .storage import load_model, read_description, save_model
 from .training import fit
 from .training.rows import shuffled
+from .training.setup import threads_for
 
 Array = NDArray[Any]
 _FITTED = "estimator"
@@ -141,7 +142,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             dtype=getattr(torch, self.dtype),
             columns=[str(name) for name in names],
         )
-        with self._display() as display:
+        with self._display() as display, threads_for(flow, settings.training.batch_size):
             run = fit(
                 flow,
                 train,
