@@ -10,6 +10,7 @@ from rectangular_flows.commands import ood_runs
 from rectangular_flows.commands.judge import judge_run
 from rectangular_flows.commands.ood_reproduction import PAIRS, judge, panels, table_rows
 from rectangular_flows.commands.ood_runs import SQUARE, Direction
+from rectangular_flows.commands.square_flow import SquareScores
 from rectangular_flows.metrics.out_of_distribution import Detection, auroc, stump_accuracy
 from rectangular_flows.plots.detection import Histogram, draw_directions
 
@@ -54,7 +55,7 @@ def test_the_square_flow_is_judged_by_its_likelihoods(pictures, monkeypatch):
         random = np.random.default_rng(0)
         given.update({name: random.normal(size=len(rows)) + ("out" in name) for name, rows in sets.items()})
         given["inside_test"][3] = np.nan  # overflowed
-        return given
+        return {name: SquareScores(-values, values) for name, values in given.items()}
 
     monkeypatch.setattr(ood_runs, "log_likelihood_of_square_flow", likelihoods)
     run = ImageRun("mnist", "exact", 0, pictures.run(), 1.0)
@@ -66,6 +67,11 @@ def test_the_square_flow_is_judged_by_its_likelihoods(pictures, monkeypatch):
     names = ("inside_train", "outside_train", "inside_test", "outside_test")
     assert score.accuracy == stump_accuracy(*(given[name] for name in names))
     np.testing.assert_array_equal(found.histograms["log_density_model"].outside_test, given["outside_test"])
+    assert found.found["log_density"].auroc > 0.5  # the other units, minus the same
+    assert [histogram.unit for histogram in found.histograms.values()] == [
+        "nats, units of pixels",
+        "nats, units of the model",
+    ]
     assert found.method == SQUARE
 
 

@@ -51,7 +51,7 @@ def check_amount(count: int, name: str) -> None:
 
 @dataclass(frozen=True, eq=False)
 class RealImages:
-    """What samples are compared with: the first test images, and the first training images for the floor.
+    """What samples are compared with: the first test images; the first training images give the floor.
 
     Both are in the order of the files, so that features kept by content are found again, whatever the split.
     """
@@ -126,6 +126,9 @@ def quality_of(
 ) -> ImageQuality:
     """Samples of a run against its first test images, beside the first training images against these.
 
+    Under the published protocol it is the other way round, as it was there: samples against training images, and test
+    images against these for the floor.
+
     The result is kept in the folder, features in the cache of :func:`~rectangular_flows.metrics.features`: a smaller
     ``count`` takes the first of the same samples, and computes no feature again.
 
@@ -144,21 +147,25 @@ def quality_of(
     some = real.first(count)
     count = len(some.test)
     check_amount(count, "real images")
-    key = f"{protocol}, n {count}, seed {seed}, network {network.sha256[:12]}, images {some.fingerprint}"
+    against = "training" if protocol == "published" else "test"
+    used = f"network {network.sha256[:12]}, images {some.fingerprint}"
+    key = f"{protocol}, against {against} images, n {count}, seed {seed}, {used}"
 
     def compute() -> dict[str, Any]:
         # at least SAMPLES are drawn: fewer draws need not be the first of more, nor decoded to the very same bytes
         sets = {
             "samples": draw_bytes(flow, max(count, SAMPLES), seed)[:count],
-            "test": some.test,
-            "training": some.floor,
+            "test images": some.test,
+            "training images": some.floor,
         }
-        found = []
+        found = {}
         for name, images in sets.items():
-            text = f"{title and title + ': '}features of {count:,} {name}{'' if name == 'samples' else ' images'}"
+            text = f"{title and title + ': '}features of {count:,} {name}"
             with WorkDisplay(console or Console(quiet=True), text) as display:
-                found.append(features(images, network, protocol=protocol, progress=display.at))
-        return asdict(compare_images(*found, seed=0))
+                found[name] = features(images, network, protocol=protocol, progress=display.at)
+        reference = found.pop(f"{against} images")
+        generated, floor = found.values()
+        return asdict(compare_images(generated, reference, floor, seed=0))
 
     return _quality(kept(folder, _FILE, key, compute))
 

@@ -29,8 +29,8 @@ SECONDS = {"exact": 720.0, LONGER: 3600.0}
 FID_HEADINGS = ("data", "method", "published", "ours, same", "floor", "n", "FID", "floor", "n", "time")
 OTHER_HEADINGS = ("data", "method", "n", "KID", "floor", "precision", "floor", "recall", "floor", "distance")
 FID_CAPTION = (
-    "published: the paper's FID, 50,000 samples, by a protocol of its own; ours, same: samples of ours by that protocol. "
-    "FID: as it is defined, n samples against n test images. floor: training against test images, same n."
+    "published: the paper's FID, 50,000 samples, by a protocol of its own; ours, same: ours by that protocol, n samples "
+    "against n training images. FID: as it is defined, against n test images. floor: training against test images, same n."
 )
 OTHER_CAPTION = (
     "KID ± its standard error; floors: training against test images, same n (of precision and recall: what perfect "
@@ -39,7 +39,7 @@ OTHER_CAPTION = (
 _MEANING = """
 **Two protocols.** The published figures fed the Inception network 2x − 1 with x from 0 to 255, where it expects −1 to 1, and
 compared 50,000 samples with the training set. They compare with each other only, and with the column *ours, same*, which
-feeds the network the same way at a smaller n (FID falls as n grows: this is to our disadvantage). *FID* is computed
+feeds the network the same way, at a smaller n (FID falls as n grows: this is to our disadvantage). *FID* is computed
 as FID is defined. Values of one n compare; each is beside its *floor*, what real images score at that n.
 
 *KID* has no bias that depends on n. *Precision* is the share of samples that lie where real images do, *recall* that of real
@@ -143,7 +143,7 @@ def _judge(name: str, method: str, exact: Sequence[ImageResult], two_step: Seque
     for value, n in _mean_fid([r.published for r in exact]):
         floor = next(r.published.fid.floor for r in exact if r.published is not None)
         text = f"{title}, FID by the published protocol {value:.2f} < {best} (the paper's best, n = 50,000)"
-        yield f"{text} at n = {n:,}, where training images score {floor:.2f}", value < best
+        yield f"{text} at n = {n:,}, where test images score {floor:.2f}", value < best
     longest, most = max(r.run.seconds for r in exact), SECONDS[method]
     yield f"{title}, longest training {duration(longest)} ≤ {duration(most)}", longest <= most
 

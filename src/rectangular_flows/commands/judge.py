@@ -30,6 +30,9 @@ from .ood_rows import rows_to_judge
 Array = NDArray[np.float64]
 Tick = Callable[[int], None]
 
+DENSITIES = {"log_density": "log-density", "log_density_model": "log-density, model units"}
+"""Scores that are log-densities, and their names for people."""
+
 _SIDES = ("inside", "outside")
 _RECALL = 0.95
 _AT_ONCE = 500  # rows between two signs of progress
@@ -143,6 +146,12 @@ def judge_run(
     return Judged(name, Path(against).stem, flow.latent_dim, chosen.counts, scores, notes)
 
 
+def unit_names(images: bool) -> dict[str, str]:
+    """Of :data:`DENSITIES`, for the pictures."""
+    whose = {"log_density": "pixels" if images else "the data", "log_density_model": "the model"}
+    return {name: f"nats, units of {unit}" for name, unit in whose.items()}
+
+
 def _judge(flow: RectangularFlow, values: dict[str, dict[str, Array]], halves: bool) -> dict[str, Score]:
     """All scores from the four values of each row."""
     held_out = values["inside_held_out"]
@@ -154,10 +163,15 @@ def _judge(flow: RectangularFlow, values: dict[str, dict[str, Array]], halves: b
     mean_error, codimension = float(held_out["error"][fine].mean()), flow.ambient_dim - flow.latent_dim
     usual = float(held_out[own_density][fine].mean())
     images = len(flow.data_shape) == 3
-    pixels, own = ("pixels" if images else "the data"), "units of the model"
+    units, own = unit_names(images), "units of the model"
     what: dict[str, tuple[str, str, bool, Callable[[dict[str, Array]], Array]]] = {
-        "log_density": ("log-density", f"nats, units of {pixels}", False, lambda v: v["log_density"]),
-        "log_density_model": ("log-density, model units", f"nats, {own}", False, lambda v: v["log_density_model"]),
+        "log_density": (DENSITIES["log_density"], units["log_density"], False, lambda v: v["log_density"]),
+        "log_density_model": (
+            DENSITIES["log_density_model"],
+            units["log_density_model"],
+            False,
+            lambda v: v["log_density_model"],
+        ),
         "reconstruction_error": ("reconstruction error", f"squared distance, {own}", True, lambda v: -v["error"]),
         "combined": (
             "both combined",
@@ -260,4 +274,4 @@ def _residual(baseline: PCA, rows: Array) -> Array:
     return np.square(rows - baseline.inverse_transform(baseline.transform(rows))).sum(axis=1)
 
 
-__all__ = ["Judged", "Score", "judge_run", "score_of"]
+__all__ = ["DENSITIES", "Judged", "Score", "judge_run", "score_of", "unit_names"]

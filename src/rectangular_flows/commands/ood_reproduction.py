@@ -45,9 +45,9 @@ need no threshold. *Both combined* and *typicality* are fitted on images of the 
 baseline: the distance from a linear subspace of the same dimension, with no flow at all.
 """
 _SQUARE_MEANING = """
-The *square flow* has the couplings of the rectangular one and keeps all of its coordinates: the contrast of Nalisnick
-et al., whose square flows gave images from elsewhere the higher likelihood. Theirs were densities of all pixels; this one is
-a density of the principal directions that the model works in, and need not fail where theirs did.
+The *square flow* has the couplings of the rectangular one, in all dimensions: a density of all pixels, the contrast of
+Nalisnick et al., whose square flows gave images from elsewhere the higher likelihood. An AUROC below 0.5 says that this one
+does too.
 """
 
 

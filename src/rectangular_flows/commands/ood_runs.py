@@ -18,7 +18,7 @@ from ..progress import WorkDisplay
 from ..storage import load_tensors, save_tensors
 from ..training import Run
 from .image_runs import ImageRun
-from .judge import Score, judge_run, score_of
+from .judge import DENSITIES, Score, judge_run, score_of, unit_names
 from .kept import kept
 from .ood_rows import rows_to_judge
 from .square_flow import log_likelihood_of_square_flow
@@ -90,11 +90,13 @@ def judge_square(run: ImageRun, outside: str, count: int, console: Console) -> D
 
             options: dict[str, Any] = {"validation": data.validation, "on_step": on_step}
             found = log_likelihood_of_square_flow(flow, data.train, settings.training, chosen.sets, **options)
-        values = {name: np.nan_to_num(part, nan=-np.inf) for name, part in found.items()}
-        unit = "nats, units of the model"
-        return {"log_density_model": score_of(values, chosen.halves, "log-density, model units", unit)}
+        scores, units = {}, unit_names(images=True)
+        for key, name in DENSITIES.items():
+            values = {rows: np.nan_to_num(getattr(part, key), nan=-np.inf) for rows, part in found.items()}
+            scores[key] = score_of(values, chosen.halves, name, units[key])
+        return scores
 
-    return _direction(run, outside, SQUARE, f"{SQUARE}, {outside}, n {count}", compute)
+    return _direction(run, outside, SQUARE, f"{SQUARE}, {outside}, n {count}, all pixels", compute)
 
 
 @contextmanager

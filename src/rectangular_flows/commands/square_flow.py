@@ -8,10 +8,10 @@ arXiv:1810.09136.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,38 +28,59 @@ _START = 10_000  # rows that scales are taken from
 _AT_ONCE = 500
 
 
-def square_flow(flow: RectangularFlow, train: Rows, seed: int = 0) -> RectangularFlow:
-    """A square flow with the couplings of f̃, fresh weights, and the same layers after it: all coordinates are kept.
+class SquareScores(NamedTuple):
+    """Log-likelihoods of rows under a square flow, (N,) each."""
 
-    Its density is one on all of f̃'s coordinates: the D′ principal directions, where f̃ works in those, or R^D. For the
-    multi-scale flow it is the square one of the same couplings.
+    log_density: NDArray[np.float64]
+    """In the units of the rows."""
+    log_density_model: NDArray[np.float64]
+    """In those of the model."""
+
+
+def square_flow(flow: RectangularFlow, train: Rows, seed: int = 0) -> RectangularFlow:
+    """A square flow with the couplings of f̃, fresh weights, and the same layers after it, on all coordinates of the data.
+
+    Where f̃ works in D′ principal directions, this one works in all D of them, with couplings that change every other
+    coordinate; in fewer where there are not more than D rows to find them from. For the multi-scale flow it is the square
+    one of the same couplings.
 
     Args:
         flow: the rectangular flow; it is not changed.
-        train: rows in the user's units, for the scales that it starts from.
+        train: rows in the user's units, for the directions and scales that it starts from.
         seed: of the weights.
 
     Raises:
         ValueError: f̃ is not a square map, and no square one is known for it.
     """
+    where = next((p for p in flow.parameters()), torch.zeros(()))
+    some = take(train, shuffled(len(train), seed)[:_START], where.device, where.dtype)
+    outer: list[flows.Injection] = [copy.deepcopy(layer) for layer in flow.outer]  # type: ignore[misc]
+    embeddings = [i for i, layer in enumerate(outer) if isinstance(layer, flows.OrthonormalEmbedding)]
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
         ambient: flows.Injection
         if isinstance(flow.ambient, flows.MultiscaleRealNVP):
-            ambient = flows.square_multiscale_realnvp(**_arguments(flow.ambient))
+            same = {**_arguments(flow.ambient), "shape": tuple(flow.ambient.out_shape)}
+            ambient = flows.square_multiscale_realnvp(**same)
+        elif isinstance(flow.ambient, flows.RealNVP) and embeddings:
+            shape = outer[embeddings[0]].out_shape
+            directions = min(prod(shape), len(some) - 1)
+            ambient = flows.RealNVP(**{**_arguments(flow.ambient), "features": directions, "mask": "even-odd"})
+            wider = [flows.ActNorm(directions), flows.OrthonormalEmbedding(directions, shape)]
+            outer = [*wider, *outer[embeddings[0] + 1 :]]
         elif isinstance(flow.ambient, flows.Bijection):
-            ambient = _fresh(flow.ambient, seed)
+            ambient = build(describe(flow.ambient))
         else:
             raise ValueError(f"expected f̃ to be square or multi-scale; got {type(flow.ambient).__name__}")
         size = prod(ambient.in_shape)
-        outer = [copy.deepcopy(layer) for layer in flow.outer]
         pad = flows.Pad(size, ambient.in_shape, order="first")
-        square = RectangularFlow(ambient, flows.ActNorm(size), outer, pad=pad)  # type: ignore[arg-type]
-    where = next((p for p in flow.parameters()), torch.zeros(()))
+        square = RectangularFlow(ambient, flows.ActNorm(size), outer, pad=pad)
     square.to(where.device, where.dtype)
-    # only h starts from the data; the layers after f̃ are those of the rectangular flow
-    some = take(train, shuffled(len(train), seed)[:_START], where.device, where.dtype)
     with torch.no_grad():
+        if embeddings:
+            inner = some
+            for layer in reversed(outer):
+                inner = layer.initialise(inner)
         square.latent.initialise(torch.cat([square.encode(part) for part in some.split(_AT_ONCE)]))
     return square
 
@@ -71,9 +92,8 @@ def log_likelihood_of_square_flow(
     sets: Mapping[str, Rows],
     *,
     validation: Rows | None = None,
-    model_units: bool = True,
     on_step: Callable[[Run], None] | None = None,
-) -> dict[str, NDArray[np.float64]]:
+) -> dict[str, SquareScores]:
     """Train the square flow of the same size by the same number of steps; log-likelihoods of sets of rows under it.
 
     Args:
@@ -83,12 +103,10 @@ def log_likelihood_of_square_flow(
             the reconstruction and the estimate of the volume is not (both are exact here).
         sets: name → rows, in the user's units.
         validation: rows for choosing the best weights.
-        model_units: likelihoods in the model's units (logits, principal directions). In the user's they cost D′ tangents a
-            row where f̃ works in principal directions, and nothing more where it works in R^D.
         on_step: see :func:`~rectangular_flows.fit`.
 
     Returns:
-        name → (N,), in nats.
+        name → log-likelihoods, in nats.
     """
     square = square_flow(flow, train, config.seed)
     config = config.for_rows(len(train))
@@ -111,46 +129,37 @@ def log_likelihood_of_square_flow(
     square.cpu()
     for name, rows in sets.items():
         starts = range(0, len(rows), _AT_ONCE)
-        parts = [take(rows, slice(start, start + _AT_ONCE), dtype=dtype) for start in starts]
-        found[name] = np.concatenate([square_log_prob(square, x, model_units).double().numpy() for x in parts])
+        parts = [square_log_prob(square, take(rows, slice(i, i + _AT_ONCE), dtype=dtype)) for i in starts]
+        found[name] = SquareScores(*(torch.cat(each).double().numpy() for each in zip(*parts, strict=True)))
     return found
 
 
 @torch.no_grad()
-def square_log_prob(square: RectangularFlow, x: torch.Tensor, model_units: bool = False) -> torch.Tensor:
-    """Log-density of rows in the user's units under a square flow, (B,); NaN where it overflows.
+def square_log_prob(square: RectangularFlow, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Log-density of rows under a square flow in their own units and in the model's, (B,) each; NaN where it overflows.
 
     With all D coordinates, the density in the user's units is the model's times a determinant, and no tangent is needed.
+
+    Args:
+        square: of :func:`square_flow`.
+        x: (B, *data_shape), in the user's units.
     """
     units = square.layers()[len(square.layers(model_units=True)) :]
-    if not model_units and (square.latent_dim < square.ambient_dim or not _bijections(units)):
-        return square.log_prob(x, check=False)
-    log_det = x.new_zeros(len(x))
+    y, log_det = x, x.new_zeros(len(x))
+    determinants = square.latent_dim == square.ambient_dim
     for layer in reversed(units):
-        if model_units or not isinstance(layer, flows.Bijection):
-            x = layer.inverse(x)
-        else:
-            x, term = layer.inverse_with_log_det(x)
+        if isinstance(layer, flows.Bijection):
+            y, term = layer.inverse_with_log_det(y)
             log_det = log_det + term
-    return square.log_prob(x, model_units=True, check=False) + log_det
+        else:
+            y, determinants = layer.inverse(y), False
+    model = square.log_prob(y, model_units=True, check=False)
+    return (model + log_det if determinants else square.log_prob(x, check=False)), model
 
 
-def _bijections(layers: Sequence[flows.Injection]) -> bool:
-    return all(isinstance(layer, flows.Bijection) for layer in layers)
+def _arguments(layer: flows.Injection) -> dict[str, Any]:
+    """What a layer was made with."""
+    return dict(describe(layer)["arguments"])
 
 
-def _fresh(layer: flows.Bijection, seed: int) -> flows.Bijection:
-    """The same constructor calls again, with weights by seed."""
-    torch.manual_seed(seed)
-    made: flows.Bijection = build(describe(layer))
-    return made
-
-
-def _arguments(layer: flows.MultiscaleRealNVP) -> dict[str, Any]:
-    """What a multi-scale flow was made with; its square twin takes the same."""
-    arguments: dict[str, Any] = dict(describe(layer)["arguments"])
-    arguments["shape"] = tuple(layer.out_shape)
-    return arguments
-
-
-__all__ = ["log_likelihood_of_square_flow", "square_flow", "square_log_prob"]
+__all__ = ["SquareScores", "log_likelihood_of_square_flow", "square_flow", "square_log_prob"]
