@@ -117,14 +117,14 @@ def test_rows_of_the_table_are_means_over_seeds():
 def test_the_figure_has_a_row_for_each_direction():
     found = [
         direction("mnist", 0.9, 0.8),
-        direction("mnist", 0.9, 0.8, SQUARE, scores=("log_density_model",)),
+        direction("mnist", 0.9, 0.8, SQUARE, scores=("log_density", "log_density_model")),
         direction("mnist", 0.9, 0.8, "two-step"),
         direction("mnist", 0.9, 0.8, seed=1),
         direction("fashion-mnist", 0.9, 0.8),
     ]
     rows = panels(found, "exact")
     assert [len(panel) for panel in rows.values()] == [4, 3]
-    assert list(next(iter(rows.values())))[3] == "square flow: log density model"
+    assert list(next(iter(rows.values())))[3] == "square flow: log density"
     figure = draw_directions(rows)
     parts = figure.subfigs
     assert [part.get_suptitle() for part in parts] == list(rows)

@@ -146,11 +146,12 @@ def judge(found: Sequence[Direction]) -> list[Verdict]:
 def panels(found: Sequence[Direction], method: str) -> dict[str, dict[str, Histogram]]:
     """What the figure shows: densities and distances of the first seed in both directions, and the square flow's density."""
     rows: dict[str, dict[str, Histogram]] = {}
+    drawn = {method: _DRAWN, SQUARE: _DRAWN[:1]}
     for each in found:
-        if each.seed == 0 and each.method in (method, SQUARE):
+        if each.seed == 0 and each.method in drawn:
             row = rows.setdefault(f"Trained on {each.inside} (inside), against {each.outside} (outside)", {})
             before = f"{SQUARE}: " if each.method == SQUARE else ""
-            row |= {before + each.names[s]: each.histograms[s] for s in _DRAWN if s in each.histograms}
+            row |= {before + each.names[s]: each.histograms[s] for s in drawn[each.method] if s in each.histograms}
     return rows
 
 
