@@ -221,6 +221,24 @@ def test_a_changed_file_is_told(trained, tmp_path):
         assert len(data_of(tmp_path / "run").test) == 40
 
 
+def test_a_run_made_in_python_says_that_it_does_not_know_its_data(tmp_path):
+    flow = rnf.RectangularFlow(rnf.flows.RealNVP(2, layers=1), rnf.flows.Identity(1))
+    rnf.fit(flow, torch.randn(40, 2), rnf.TrainingConfig(epochs=1, batch_size=20), out=tmp_path / "mine")
+    for command in ("evaluate", "report"):
+        done = run(command, "mine", cwd=tmp_path)
+        assert done.returncode == 2
+        assert "mine does not say what it was trained on" in done.stderr
+        assert "rnf score mine DATA" in done.stderr
+
+
+def test_a_model_of_the_circle_that_is_no_curve_is_judged_without_the_truth(tmp_path):
+    command = ["fit", "circle", "--latent-dim", 2, "--epochs", 1, "--layers", 2, "--out", "run"]
+    assert run(*command, cwd=tmp_path).returncode == 0
+    for command in ("evaluate", "report"):
+        assert run(command, "run", cwd=tmp_path).returncode == 0
+    assert "circle_kl" not in json.loads((tmp_path / "run" / "evaluation.json").read_text())
+
+
 def test_a_saved_estimator_keeps_the_names_of_its_columns(tmp_path):
     X = np.random.default_rng(0).normal(size=(200, 2))
     estimator = rnf.RectangularFlowEstimator(latent_dim=1, epochs=1, layers=2, random_state=0).fit(X)

@@ -33,6 +33,13 @@ def test_every_setting_has_a_flag_a_default_and_a_text():
         assert setting.help, setting.name
 
 
+@pytest.mark.parametrize("text", ["--latent-activation {silu,tanh,relu,none}", "--dtype {float32,float64,none}"])
+def test_choices_are_shown(capsys, text):
+    with pytest.raises(SystemExit):
+        parse_fit(["--help"])
+    assert text in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", preset_names())
 def test_presets_are_complete_and_come_back(name):
     settings = FitSettings.from_flat(read_preset(name))

@@ -231,6 +231,11 @@ class ChangedDataWarning(UserWarning):
 def data_of(folder: Path) -> Prepared:
     """The data that a run was trained on, split as they were then; a warning where their file has changed."""
     settings = settings_of(folder)
+    if settings.data.data is None:
+        raise ValueError(
+            f"{folder} does not say what it was trained on: it was made in Python, not by rnf fit. Use rnf score {folder} DATA "
+            "with rows of your own, or rnf sample"
+        )
     data = prepare(settings.data, settings.model.latent_dim, settings.training.seed)
     before = read_config(folder).get("record", {}).get("train_sha256")
     source = settings.data.data

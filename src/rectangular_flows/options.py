@@ -119,10 +119,8 @@ def _parser(known: dict[str, Setting]) -> _Parser:
             action = ActionYesNo(yes_prefix="", no_prefix="no-")
             groups[setting.group].add_argument(flag, action=action, default=setting.default, help=text)
             continue
-        numbers = int in typing.get_args(setting.hint)
-        named = choices_of(setting.hint) and not numbers
-        options: dict[str, Any] = {} if named else {"metavar": _metavar(setting.hint)}
-        groups[setting.group].add_argument(flag, type=setting.hint, default=setting.default, help=text, **options)
+        options: dict[str, Any] = {"metavar": _metavar(setting.hint), "default": setting.default}
+        groups[setting.group].add_argument(flag, type=setting.hint, help=text, **options)
     return parser
 
 
@@ -173,7 +171,9 @@ def choices_of(hint: Any) -> tuple[str, ...]:
 
 
 def _metavar(hint: Any) -> str:
-    item = _item(hint)
+    item, choices = _item(hint), choices_of(hint)
+    if choices and int not in typing.get_args(hint):
+        return "{" + ",".join((*choices, *(["none"] if is_optional(hint) else []))) + "}"
     if item is not None:
         return {int: "N,N,…", float: "X,X", str: "NAME,…"}[item]
     plain = next((option for option in (hint, *typing.get_args(hint)) if option in (int, float, str)), str)

@@ -141,7 +141,7 @@ def evaluate_run(run: Path, samples: int | None = None, seed: int = 0, most: int
     parts = [np.asarray(rows.double()) / scale for rows in (drawn, test, train)]
     for name, both in compare(*parts, seed=seed).items():
         figures |= {name: both.value, f"{name}_floor": both.floor}
-    if settings.data.data == "circle":
+    if settings.data.data == "circle" and flow.latent_dim == 1:
         figures |= {f"circle_{name}": value for name, value in asdict(circle_fit(flow)).items()}
     if settings.data.sphere and flow.latent_dim == 2 and len(data.validation):
         some = take(data.validation, slice(_KERNEL_ROWS), dtype=dtype)

@@ -73,7 +73,7 @@ def _drawings(flow: RectangularFlow, settings: FitSettings, data: Prepared) -> l
     if data.image_shape is not None:
         few = max(10, min(1000, flow.rows_at_once()))  # whose Jacobians fit the memory
         return [*_image_drawings(flow, rows), Drawing("manifold", draw_manifold(flow, rows[:few]), _MANIFOLD)]
-    if settings.data.data == "circle":
+    if settings.data.data == "circle" and flow.latent_dim == 1:
         result = CircleResult("Learned", flow, circle_fit(flow))
         text = "The curve coloured by its density, the truth, and the speed of the map along the curve."
         found.append(Drawing("circle", draw_circle_run(result), text))
