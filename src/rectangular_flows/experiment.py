@@ -233,8 +233,8 @@ def data_of(folder: Path) -> Prepared:
     settings = settings_of(folder)
     if settings.data.data is None:
         raise ValueError(
-            f"{folder} does not say what it was trained on: it was made in Python, not by rnf fit. Use rnf score {folder} DATA "
-            "with rows of your own, or rnf sample"
+            f"{folder} does not say what it was trained on: it was made in Python, not by rnf fit. "
+            f"Use rnf score {folder} DATA with rows of your own, or rnf sample"
         )
     data = prepare(settings.data, settings.model.latent_dim, settings.training.seed)
     before = read_config(folder).get("record", {}).get("train_sha256")
