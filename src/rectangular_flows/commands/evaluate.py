@@ -85,7 +85,7 @@ def evaluate_samples(
 
     Args:
         run: folder of the run.
-        network: for the features, at 0.3 s an image and core.
+        network: for the features, at 0.15 to 0.3 s an image and core.
         samples: how many at most, by default 5,000; fewer where there are fewer real images.
         seed: of the samples.
         console: where to show how far it is.
