@@ -1,7 +1,7 @@
 r"""Features of images under the Inception network that FID is defined on: found, checked, run, and kept by content.
 
 The network is a TorchScript file, which is a program: its SHA-256 is compared **before** it is loaded, and what is loaded
-are the very bytes that were compared. Features cost about 0.3 s an image on one core, so they are kept on disk under the
+are the very bytes that were compared. Features cost 0.15 to 0.3 s an image on one core, so they are kept on disk under the
 SHA-256 of the images, the network and the protocol, and computed once.
 """
 
