@@ -2,20 +2,23 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
+from rich.console import Console
 
 import rectangular_flows as rnf
 from rectangular_flows import flows
+from rectangular_flows.cli import main
 from rectangular_flows.commands.report import plot_command, report_command
 from rectangular_flows.commands.score import sample_command, score_command
 from rectangular_flows.data import ImageRows
-from rectangular_flows.data.images import holds_images, images_like
-from rectangular_flows.experiment import build_flow, prepare
+from rectangular_flows.data.images import ImagesWarning, holds_images, images_like, picture_names
+from rectangular_flows.experiment import ChangedDataWarning, build_flow, data_of, prepare, run_settings
 from rectangular_flows.settings import DataSettings, FitSettings, ModelSettings, read_preset
 from rectangular_flows.training import Objective
 from rectangular_flows.training.rows import Picked, check, pick, split, take
@@ -33,7 +36,8 @@ SMALL = {
     "hidden": [32, 32],
     "latent_components": 1,
 }
-FEW = {"epochs": 4, "latent_epochs": 2, "batch_size": 60, "anneal": [1, 2]}
+FEW = {"epochs": 4, "latent_epochs": 2, "batch_size": 60, "epoch_rows": 240, "anneal": [1, 2]}
+TINY = {"directions": 20, "batch_size": 20, "epoch_rows": 60, "epochs": 1, "latent_epochs": 1, "anneal": [0, 0]}
 
 
 def settings(**changes):
@@ -184,17 +188,64 @@ def test_where_images_come_from(tmp_path, folder):
     images = np.load(MNIST)["images"].reshape(-1, 28, 28)
     np.save(tmp_path / "images.npy", images[:40])
     np.save(tmp_path / "four.npy", images[:40, None] / 255.0)
+    np.save(tmp_path / "three.npy", images[:40] / 255.0)
     np.savez(tmp_path / "table.npz", data=images[:40].reshape(40, -1))
+    np.savez(tmp_path / "more.npz", data=images[:40].reshape(40, -1), of_no_use=np.zeros((2, 2, 2)))
     (tmp_path / "damaged.npz").write_bytes(b"PK\x03\x04")
     (tmp_path / "table.csv").write_text("1,2\n")
-    yes = ("mnist", "FMNIST", "svhn", folder, MNIST, tmp_path / "images.npy", tmp_path / "four.npy")
-    no = ("power", "circle", "nowhere", tmp_path / "table.npz", tmp_path / "damaged.npz", tmp_path / "table.csv")
+    arrays = (tmp_path / f"{name}.npy" for name in ("images", "four", "three"))
+    yes = ("mnist", "FMNIST", "svhn", folder, MNIST, *arrays, folder / "a" / "00.png")
+    tables = (tmp_path / name for name in ("table.npz", "more.npz", "damaged.npz", "table.csv"))
+    no = ("power", "circle", "nowhere", *tables)
     assert [holds_images(str(source)) for source in yes] == [True] * len(yes)
     assert [holds_images(str(source)) for source in no] == [False] * len(no)
     assert images_like(tmp_path / "images.npy", (1, 28, 28)).shape == (40, 1, 28, 28)
-    assert images_like(folder, (1, 10, 12)).shape == (60, 1, 10, 12)
+    with pytest.warns(ImagesWarning, match=r"Pictures of 24×20, 24×21 were cut and scaled to 10×12"):
+        assert images_like(folder, (1, 10, 12)).shape == (60, 1, 10, 12)
+    assert picture_names(folder)[::59] == ["a/00.png", "b/59.png"]
+    assert picture_names(tmp_path / "images.npy") is None
     with pytest.raises(ValueError, match=r"Expected images of 3×32×32; those of .* are 1×28×28"):
         images_like(tmp_path / "images.npy", (3, 32, 32))
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("three.npy", r"Expected images of uint8, 0 to 255.*Save them as \(255 \* array\)"),
+        ("pictures/a/00.png", "Give the folder that holds it"),
+        ("mnits", "There is no file, folder or data set 'mnits'. Did you mean 'mnist'?"),
+        ("nothere", "There is no file, folder or data set 'nothere'"),
+    ],
+)
+def test_what_is_no_set_of_images(tmp_path, folder, monkeypatch, source, message):
+    monkeypatch.chdir(tmp_path)
+    np.save("three.npy", np.zeros((40, 8, 8)))
+    with pytest.raises(ValueError, match=message):
+        prepare(DataSettings(source), 2, 0)
+
+
+@pytest.mark.parametrize("size", [(8, 8, 3), (0,), (4, -1), ()])
+def test_sizes_are_two_numbers_or_one(size):
+    with pytest.raises(ValueError, match="height and width, such as 32,48"):
+        DataSettings("pictures", image_size=size)
+
+
+def test_pictures_added_to_the_folder_of_a_run_are_told(tmp_path, folder, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    few = {**SMALL, **TINY}
+    wanted = {**read_preset("image-fast"), **few, "data": str(folder), "image_size": [8]}
+    run_settings(FitSettings.from_flat(wanted), tmp_path / "run", console=Console(quiet=True), quiet=True)
+    assert len(data_of(tmp_path / "run").train) == 48
+    # six test images are too few to show: training images are, and are called so
+    assert main(["plot", "run"]) == main(["report", "run"]) == 0
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert "Training images, and what the manifold has in their place" in page
+    assert "the coordinates of two training images" in page
+    shutil.copy(folder / "a" / "00.png", folder / "a" / "new.png")
+    with pytest.warns(ChangedDataWarning, match=r"pictures' has changed since .* was trained on it"):
+        data_of(tmp_path / "run")
+    assert main(["sample", "run", "-o", "deep/samples.csv"]) == 2
+    assert not Path("deep").exists()
 
 
 def test_the_test_images_are_scored_where_some_are_set_apart(tmp_path):
@@ -258,15 +309,19 @@ def test_fit_sample_score_evaluate_report(tmp_path, folder):
 
 @pytest.mark.slow
 def test_fit_a_folder_and_go_on(tmp_path, folder):
-    few = flags({**SMALL, "directions": 20, "batch_size": 20, "epochs": 1, "latent_epochs": 1, "anneal": [0, 0]})
+    few = flags({**SMALL, **TINY})
     options = ["--preset", "image-fast-two-step", "--image-size=10,12", "--out", "run"]
     done = run("fit", folder, *few, *options, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert rnf.load(tmp_path / "run").data_shape == (1, 10, 12)
     done = run("fit", "--resume", tmp_path / "run")
     assert done.returncode == 0, done.stderr
-    score_command(tmp_path / "run", str(folder), tmp_path / "scores.csv", False, False)
-    assert len((tmp_path / "scores.csv").read_text().splitlines()) == 61
+    with pytest.warns(ImagesWarning, match=r"were cut and scaled to 10×12"):
+        score_command(tmp_path / "run", str(folder), tmp_path / "scores.csv", False, False)
+    lines = (tmp_path / "scores.csv").read_text().splitlines()
+    assert lines[0] == "file,log_density,reconstruction_error,outlier_score"
+    names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
+    assert [line.split(",")[0] for line in lines[1:]] == names
     with pytest.raises(ValueError, match="Expected images of 1×10×12"):
         score_command(tmp_path / "run", str(MNIST), tmp_path / "scores.csv", False, False)
 

@@ -110,7 +110,9 @@ def _parser() -> argparse.ArgumentParser:
 
     ood = command("ood", _ood, "how well a model tells other data from its own, by each of its scores")
     _run_argument(ood)
-    ood.add_argument("--against", metavar="DATA", required=True, help="a file or the name of a known data set")
+    ood.add_argument(
+        "--against", metavar="DATA", required=True, help="a file, a folder of pictures, or the name of a known data set"
+    )
     ood.add_argument("-n", "--count", type=int, default=10_000, help="most rows of each set (default: %(default)s)")
     ood.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="(default: RUN/ood-NAME)")
     ood.add_argument("--seed", type=int, default=0, help="of the choice of rows (default: %(default)s)")
@@ -128,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
     _network_arguments(reproduce)
 
     dimension = command("dimension", _dimension, "estimates of the dimension of the manifold that data lie on")
-    dimension.add_argument("data", metavar="DATA", help="a file or the name of a known data set")
+    dimension.add_argument("data", metavar="DATA", help="a file, a folder of pictures, a known data set")
     dimension.add_argument("--columns", metavar="NAME,…", help="only these columns")
     dimension.add_argument("--exclude", metavar="NAME,…", help="all columns but these")
     dimension.add_argument("--drop-invalid", action="store_true", help="leave out rows with missing or infinite values")

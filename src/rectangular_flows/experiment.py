@@ -23,7 +23,7 @@ from .manifold import RectangularFlow
 from .metrics import estimate_dimension
 from .models import build_flow
 from .progress import TrainingDisplay
-from .settings import DataSettings, FitSettings, check_keys
+from .settings import DataSettings, FitSettings, check_keys, nearest
 from .storage import fingerprint, load_model, read_description
 from .training import Run, fit
 from .training.folder import read_config
@@ -74,6 +74,10 @@ def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int) -> 
         return _images(settings, seed)
     if settings.data in DATASETS and not Path(settings.data).exists():
         return _benchmark(settings.data)
+    if not Path(settings.data).exists() and not Path(settings.data).suffix:
+        raise MissingFileError(
+            f"There is no file, folder or data set '{settings.data}'.{nearest(settings.data, ['circle', *DATASETS])}"
+        )
     options = {"columns": settings.columns, "exclude": settings.exclude, "drop_invalid": settings.drop_invalid}
     table = (read_sphere if settings.sphere else read_table)(settings.data, **options)  # type: ignore[arg-type]
     degrees = table.degrees if isinstance(table, SphereTable) else ()
@@ -113,10 +117,10 @@ def _images(settings: DataSettings, seed: int) -> Prepared:
             raise ValueError(f"--{name} is for tables; {settings.data} holds images")
     parts = {name: getattr(settings, f"{name}_data") for name in ("validation", "test")}
     shares = {f"{name}_fraction": getattr(settings, f"{name}_fraction") * (parts[name] is None) for name in parts}
-    size = settings.image_size
-    both = None if size is None else (size[0], size[-1])
     source = Path(str(settings.data))
-    splits = load_images(source if source.exists() else str(settings.data), seed=seed, size=both, **shares)
+    splits = load_images(
+        source if source.exists() else str(settings.data), seed=seed, size=settings.height_and_width, **shares
+    )
     rows = dict(zip(("train", "validation", "test"), splits.rows(seed), strict=True))
     for i, (name, path) in enumerate(parts.items()):
         if path is not None:
@@ -225,21 +229,21 @@ def settings_of(folder: Path) -> FitSettings:
 
 
 class ChangedDataWarning(UserWarning):
-    """The file that a run was trained on has changed since: its parts are others, and test rows may have been trained on."""
+    """The data of a run have changed since it was trained: its parts are others, and test rows may have been trained on."""
 
 
 def data_of(folder: Path) -> Prepared:
-    """The data that a run was trained on, split as they were then; a warning where their file has changed."""
+    """The data that a run was trained on, split as they were then; a warning where their files have changed."""
     settings = settings_of(folder)
-    if settings.data.data is None:
+    source = settings.data.data
+    if source is None:
         raise ValueError(
             f"{folder} does not say what it was trained on: it was made in Python, not by rnf fit. "
             f"Use rnf score {folder} DATA with rows of your own, or rnf sample"
         )
     data = prepare(settings.data, settings.model.latent_dim, settings.training.seed)
     before = read_config(folder).get("record", {}).get("train_sha256")
-    source = settings.data.data
-    if before is not None and source is not None and Path(source).is_file() and fingerprint(data.train) != before:
+    if before is not None and Path(source).exists() and fingerprint(data.train) != before:
         text = f"'{source}' has changed since {folder} was trained on it: some rows called test rows here may have been"
         warn(ChangedDataWarning, f"{text} trained on. Score the new rows with rnf score, or train anew")
     return data

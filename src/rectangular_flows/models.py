@@ -43,14 +43,16 @@ def build_flow(
     Raises:
         ValueError: the settings do not go together, or the dtype cannot tell the values of a column apart.
     """
-    dim = settings.latent_dim
-    if dim is None or isinstance(dim, str):
-        raise ValueError("no latent dimension: say --latent-dim, the dimension of the manifold (1 for a curve, …)")
     images = len(train.shape) == 4
     if images and settings.ambient == "realnvp":
         raise ValueError(
             "images need --ambient principal or multiscale, and settings that go with it: --preset image-fast is for any"
         )
+    dim = settings.latent_dim
+    if dim is None or isinstance(dim, str):
+        raise ValueError("no latent dimension: say --latent-dim, the dimension of the manifold (1 for a curve, …)")
+    if dim < 1:
+        raise ValueError(f"expected --latent-dim of at least 1; got {dim}")
     if settings.ambient == "multiscale" and not images:
         raise ValueError("--ambient multiscale is for images; a table needs realnvp or principal")
     with torch.random.fork_rng([]):

@@ -56,6 +56,19 @@ class DataSettings:
     sphere: bool = False
     image_size: tuple[int, ...] | None = None
 
+    def __post_init__(self) -> None:
+        size = self.image_size
+        if size is not None and not (len(size) in (1, 2) and min(size) >= 1):
+            got = ",".join(map(str, size))
+            raise ValueError(
+                f"expected image_size as height and width, such as 32,48, or one number for both; got {got}"
+            )
+
+    @property
+    def height_and_width(self) -> tuple[int, int] | None:
+        """Of ``image_size``."""
+        return None if self.image_size is None else (self.image_size[0], self.image_size[-1])
+
 
 @dataclass(frozen=True)
 class ModelSettings:

@@ -7,6 +7,7 @@ or the new one, never half of one.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import tempfile
@@ -144,6 +145,13 @@ def read_description(folder: str | Path) -> dict[str, Any]:
     return description
 
 
+def save_figure(path: Path, figure: Any, dpi: int = 150) -> None:
+    """Write a figure of matplotlib, by the suffix of the path, so that it is there completely or not at all."""
+    file = io.BytesIO()
+    figure.savefig(file, format=path.suffix[1:] or "png", dpi=dpi)
+    write_atomically(path, file.getvalue())
+
+
 def fingerprint(rows: Any) -> str:
     """SHA-256 of dtype, shape and values of rows: tells whether a run goes on with the data it began with."""
     digest = hashlib.sha256(f"{str(rows.dtype).removeprefix('torch.')} {tuple(rows.shape)}".encode())
@@ -169,6 +177,7 @@ __all__ = [
     "load_tensors",
     "load_weights",
     "read_description",
+    "save_figure",
     "save_model",
     "save_tensors",
     "write_atomically",

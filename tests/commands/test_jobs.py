@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import rectangular_flows as rnf
-from rectangular_flows.commands.jobs import Job, run_jobs
+from rectangular_flows.commands.jobs import Job, _run, run_jobs
 from rectangular_flows.settings import read_preset
 from rectangular_flows.training.signals import Interrupted
 from tests.test_cli import run, start
@@ -52,6 +52,18 @@ def test_a_signal_stops_the_runs_that_wait_as_well(tmp_path, at_once):
 def test_an_interruption_goes_from_process_to_process():
     there = pickle.loads(pickle.dumps(Interrupted("stopped", signal.SIGTERM)))  # noqa: S301
     assert (str(there), there.exit_code) == ("stopped", 128 + signal.SIGTERM)
+
+
+def test_a_run_with_other_settings_is_not_lost(tmp_path):
+    settings = {**read_preset("circle-ml"), "epochs": 1}
+    job = Job("one", settings, tmp_path / "one")
+    _run(job, fresh=False)
+    model = (tmp_path / "one" / "model.safetensors").read_bytes()
+    others = [Job("new", settings, tmp_path / "new"), Job("one", {**settings, "epochs": 2, "beta": 7.0}, job.folder)]
+    with pytest.raises(ValueError, match=r"other settings \(beta = 50.0, not 7.0, epochs = 1, not 2\).*another --out"):
+        run_jobs(others, Console(quiet=True))
+    assert (tmp_path / "one" / "model.safetensors").read_bytes() == model
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_run_that_breaks_down_does_not_stop_the_others(tmp_path, capsys):

@@ -53,6 +53,8 @@ def pictures(tmp_path_factory):
         "1",
         "--batch-size",
         "60",
+        "--epoch-rows",
+        "240",
         "--anneal",
         "0,0",
         "--quiet",
@@ -99,6 +101,32 @@ def test_a_table_end_to_end(table, capsys):
     assert error["outside_caught"] > 0.5
     assert error["inside_kept"] > 0.8
     assert found["scores"]["combined"]["auroc"] > 0.9
+
+
+def test_other_data_of_the_same_name_do_not_replace_what_was_found(table, monkeypatch):
+    monkeypatch.chdir(table)
+    for folder in ("a", "b"):
+        Path(folder).mkdir()
+        helix(Path(folder) / "same.v1.csv", 20, seed=3, noise=0.1 if folder == "a" else 1.0)
+    for against in ("a/same.v1.csv", "b/same.v1.csv", "a/same.v1.csv"):
+        assert main(["ood", "run", "--against", against]) == 0
+    found = {path.name: json.loads((path / "ood.json").read_text()) for path in Path("run").glob("ood-same*")}
+    assert sorted(found) == ["ood-same.v1", "ood-same.v1-2"]
+    for name, folder in (("ood-same.v1", "a"), ("ood-same.v1-2", "b")):
+        assert found[name]["against"] == str(table / folder / "same.v1.csv")
+        assert found[name]["outside"] == "same.v1"
+
+
+def test_the_baseline_has_more_rows_than_are_judged(table):
+    other = helix(table / "few.csv", 90, seed=2, noise=0.1)
+    few, all_of_them = (judge_run(table / "run", str(other), count).scores["pca"] for count in (10, 10_000))
+    assert len(few.test) == 10
+    np.testing.assert_allclose(few.test, all_of_them.test[:10])  # by the same directions
+
+
+def test_data_of_its_own_are_told(table, capsys):
+    assert main(["ood", str(table / "run"), "--against", str(table / "helix.csv")]) == 0
+    assert "these are the data that the run was trained on" in capsys.readouterr().out
 
 
 def test_figures_are_those_of_the_scores(table):

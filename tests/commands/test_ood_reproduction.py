@@ -84,6 +84,12 @@ def test_both_sets_are_needed(here, tmp_path, monkeypatch, capsys):
     assert not (tmp_path / "out").exists()
 
 
+def test_too_few_rows_are_told_before_anything_is_trained(here, tmp_path, capsys):
+    assert main(["reproduce", "ood", "-n", "1", "-o", str(tmp_path / "out")]) == 2
+    assert "expected at least two rows of each set; got -n 1" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 def direction(inside, accuracy, area, method="exact", seed=0, scores=SCORES):
     found = Detection(area, 0.9, 0.04, accuracy)
     values = np.linspace(0, 1, 30)

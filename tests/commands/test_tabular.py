@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from rectangular_flows.cli import main
+from rectangular_flows.commands import jobs
 from rectangular_flows.commands.reproduction import mean_and_error
 from rectangular_flows.commands.tabular import (
     KEYS,
@@ -27,6 +28,7 @@ def root(tmp_path, monkeypatch):
     (tmp_path / "data" / "power").mkdir(parents=True)
     np.save(tmp_path / "data" / "power" / "data.npy", random.gamma(2.0, size=(2_000, 8)))
     monkeypatch.setenv("RNF_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(jobs, "read_preset", lambda name: {**read_preset(name), "epoch_rows": 2_000})
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -37,7 +39,7 @@ def test_it_trains_evaluates_draws_and_says_what_is_missing(root, capsys):
     said = capsys.readouterr().out
     assert "gas: data not at hand" in said
     assert "data not at hand" in said.split("FID-like scores")[1]
-    assert "Shortened: no run had more than 1 epochs" in said
+    assert "Shortened: at most 1 epoch a run" in said
     folder = root / "runs/reproduce/tabular"
     for name in ("tabular.png", "report.html", "results.json"):
         assert (folder / name).stat().st_size > 100

@@ -29,10 +29,17 @@ def test_an_epoch_of_some_rows_draws_them_anew(monkeypatch):
     assert run.progress.step == 6
 
 
-def test_more_rows_than_there_are_is_all_of_them():
-    data = von_mises_circle(50, seed=0)
-    runs = [fit(_flow(), data, TrainingConfig(epochs=2, epoch_rows=n, batch_size=20)) for n in (None, 1_000)]
-    assert runs[0].history[-1].objective == runs[1].history[-1].objective
+@pytest.mark.parametrize(("epoch_rows", "passes"), [(1_000, 20), (60, 1), (50, 1)])
+def test_an_epoch_of_more_rows_than_there_are_is_several_passes(monkeypatch, epoch_rows, passes):
+    seen = []
+    monkeypatch.setattr(loop, "take", lambda rows, index, *rest: seen.append(index) or take(rows, index, *rest))
+    data, config = von_mises_circle(50, seed=0), TrainingConfig(epochs=2, epoch_rows=epoch_rows, batch_size=20)
+    run = fit(_flow(), data, config, validation=data)
+    batches = [index for index in seen if isinstance(index, torch.Tensor)]
+    assert run.progress.step == run.progress.steps == len(batches) == 2 * 3 * passes
+    each = [torch.cat(batches[i : i + 3]).tolist() for i in range(0, len(batches), 3)]
+    assert all(sorted(rows) == list(range(50)) for rows in each)  # every row in every pass
+    assert len({tuple(rows) for rows in each}) == 2 * passes  # in another order
 
 
 @pytest.mark.parametrize(

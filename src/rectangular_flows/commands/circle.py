@@ -17,7 +17,7 @@ from ..metrics import circle_fit
 from ..plots import CircleResult, draw_circle, draw_circle_grid
 from ..progress import say_where, wide_console
 from ..report import write
-from ..storage import load_model, write_atomically
+from ..storage import load_model, save_figure, write_atomically
 from .circle_report import demo_page, reproduction_page
 from .jobs import Job, preset_job, run_jobs
 from .outcome import Outcome, summary
@@ -141,7 +141,7 @@ def _table(title: str, groups: Mapping[str, Sequence[Outcome]], over: str = "see
 
 def _save(figure: Figure, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=150)
+    save_figure(path, figure)
 
 
 __all__ = ["demo_command", "grid_command", "reproduce_command"]

@@ -12,6 +12,7 @@ from ..experiment import prepare, some_rows
 from ..metrics.dimension import estimate_dimension, pca_spectrum
 from ..plots.dimension import draw_dimension
 from ..settings import DataSettings
+from ..storage import save_figure
 
 
 def dimension_command(settings: DataSettings, output: Path, seed: int) -> int:
@@ -22,7 +23,7 @@ def dimension_command(settings: DataSettings, output: Path, seed: int) -> int:
         found = estimate_dimension(rows, seed=seed)
     standardised = (rows - rows.mean(axis=0)) / rows.std(axis=0)
     output.parent.mkdir(parents=True, exist_ok=True)
-    draw_dimension(found, pca_spectrum(standardised)).savefig(output, dpi=150)
+    save_figure(output, draw_dimension(found, pca_spectrum(standardised)))
     table = Table(box=box.SIMPLE, title=f"{settings.data}: {rows.shape[1]} columns, {found.rows:,} rows looked at")
     for heading in ("estimate", "dimension", "±"):
         table.add_column(heading, justify="left" if heading == "estimate" else "right")

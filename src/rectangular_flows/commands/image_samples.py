@@ -80,10 +80,9 @@ def real_images(settings: FitSettings, data: Prepared) -> RealImages:
         settings: of the run.
         data: what :func:`~rectangular_flows.experiment.prepare` made of them.
     """
-    source, size = settings.data.data, settings.data.image_size
-    both = None if size is None else (size[0], size[-1])
+    source, size = settings.data.data, settings.data.height_and_width
     path = Path(str(source))
-    whole = load_images(path if path.exists() else str(source), validation_fraction=0.0, test_fraction=0.0, size=both)
+    whole = load_images(path if path.exists() else str(source), validation_fraction=0.0, test_fraction=0.0, size=size)
     # without test images in the files, those of the run were drawn out of the others, which are no floor then
     floor = whole.train if len(whole.test) else _bytes_of(data.train)
     return RealImages(_bytes_of(data.test), floor)

@@ -10,7 +10,7 @@ from ..plots.gallery import draw_gallery
 from ..plots.images import DPI
 from ..progress import say_where, wide_console
 from ..report import write
-from ..storage import write_atomically
+from ..storage import save_figure, write_atomically
 from .image_runs import FEWER_SAMPLES, Amounts, evaluate_image_run, galleries, train_runs
 from .image_samples import SAMPLES, check_amount, find_network
 from .images_report import show
@@ -47,7 +47,7 @@ def images_command(
     if results:
         picture = out / "images.png"
         with console.status("drawing …"):
-            draw_gallery(galleries(runs)).savefig(picture, dpi=DPI)
+            save_figure(picture, draw_gallery(galleries(runs)), DPI)
         places |= {"figure": picture, "report": out / "report.html"}
     page = show(console, names, results, picture, epochs, missing)
     if results:

@@ -76,10 +76,16 @@ def run_jobs(jobs: Sequence[Job], console: Console, processes: int | None = None
         console: where to show them.
         processes: runs at a time.
         fresh: do them all again.
+
+    Raises:
+        ValueError: there is a run with other settings in a folder; nothing was begun, or lost.
     """
     processes = min(len(jobs), processes or os.cpu_count() or 1)
     if processes < 1:
         raise ValueError(f"expected at least one job at a time; got {processes}")
+    if not fresh:
+        for job in jobs:
+            _check_settings(job)
     context = multiprocessing.get_context("spawn")
     display = _Display(jobs, console, 0.0 if fresh else sum(map(_share, jobs)) / len(jobs))
     stop = context.Event()
@@ -154,6 +160,20 @@ def _begun(job: Job, settings: FitSettings) -> bool:
     if not (job.folder / CHECKPOINT / FILE).exists():
         return False
     return settings_of(job.folder).flat() == settings.flat()
+
+
+def _check_settings(job: Job) -> None:
+    """Complain about a run with other settings: it may have taken hours."""
+    if not (job.folder / CHECKPOINT / FILE).exists():
+        return
+    there, wanted = settings_of(job.folder).flat(), FitSettings.from_flat(job.settings).flat()
+    others = [name for name in wanted if there.get(name) != wanted[name]]
+    if others:
+        shown = ", ".join(f"{name} = {there.get(name)}, not {wanted[name]}" for name in others[:3])
+        more = f" and {len(others) - 3} more" if len(others) > 3 else ""
+        raise ValueError(
+            f"{job.folder} holds a run with other settings ({shown}{more}). Choose another --out, or remove that folder"
+        )
 
 
 def _complete(job: Job) -> bool:

@@ -136,14 +136,22 @@ def judge_run(
     sets, notes = chosen.sets, list(chosen.notes)
     if display is not None:
         display.total = sum(len(rows) for rows in sets.values())
-    baseline = _baseline(flow, sets["inside_train"])
+    baseline = _baseline(flow, chosen.baseline)
     values = {name: _values(flow, baseline, rows, display.advance if display else None) for name, rows in sets.items()}
     broken = sum(int((~np.isfinite(part["log_density"])).sum()) for part in values.values())
     if broken:
         notes.append(f"{broken} rows have no finite log-density under the model; it counts as −∞")
     scores = _judge(flow, values, chosen.halves)
-    name = Path(str(settings_of(run).data.data)).stem
-    return Judged(name, Path(against).stem, flow.latent_dim, chosen.counts, scores, notes)
+    own = str(settings_of(run).data.data)
+    if own == against or (Path(own).exists() and Path(own) == Path(against).expanduser().resolve()):
+        notes.append("these are the data that the run was trained on: rows called outside are rows of its own")
+    return Judged(name_of(own), name_of(against), flow.latent_dim, chosen.counts, scores, notes)
+
+
+def name_of(source: str) -> str:
+    """Of data, for people: that of a folder or of a known set, or of a file without its suffix."""
+    path = Path(source)
+    return path.name if path.expanduser().is_dir() else path.stem
 
 
 def unit_names(images: bool) -> dict[str, str]:
@@ -274,4 +282,4 @@ def _residual(baseline: PCA, rows: Array) -> Array:
     return np.square(rows - baseline.inverse_transform(baseline.transform(rows))).sum(axis=1)
 
 
-__all__ = ["DENSITIES", "Judged", "Score", "judge_run", "score_of", "unit_names"]
+__all__ = ["DENSITIES", "Judged", "Score", "judge_run", "name_of", "score_of", "unit_names"]

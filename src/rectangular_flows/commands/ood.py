@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import io
+import itertools
 import json
 import re
 from pathlib import Path
@@ -13,8 +13,10 @@ from rich.table import Table
 
 from ..plots.detection import draw_detection
 from ..progress import WorkDisplay, say_where, wide_console
-from ..storage import write_atomically
-from .judge import Judged, judge_run
+from ..storage import save_figure, write_atomically
+from .judge import Judged, judge_run, name_of
+
+_SOURCE = "against"  # in the file of figures: which data these were
 
 
 def ood_command(run: Path, against: str, count: int, output: Path | None, seed: int, drop_invalid: bool) -> int:
@@ -22,14 +24,13 @@ def ood_command(run: Path, against: str, count: int, output: Path | None, seed: 
     console = wide_console()
     with WorkDisplay(console, "scoring") as display:
         judged = judge_run(run, against, count, seed=seed, drop_invalid=drop_invalid, display=display)
-    folder = output or run / f"ood-{_slug(against)}"
+    folder = output or _folder(run, against)
     folder.mkdir(parents=True, exist_ok=True)
     places = {"figures": folder / "ood.json", "picture": folder / "ood.png"}
-    write_atomically(places["figures"], json.dumps(judged.figures(), indent=1, allow_nan=False) + "\n")
+    figures = {**judged.figures(), _SOURCE: _source(against)}
+    write_atomically(places["figures"], json.dumps(figures, indent=1, allow_nan=False) + "\n")
     panels = {score.name: score.histogram() for score in judged.scores.values()}
-    file = io.BytesIO()
-    draw_detection(panels, judged.inside, judged.outside).savefig(file, format="png", dpi=160)
-    write_atomically(places["picture"], file.getvalue())
+    save_figure(places["picture"], draw_detection(panels, judged.inside, judged.outside), 160)
     _tell(console, judged)
     say_where(console, places)
     return 0
@@ -58,15 +59,28 @@ def _tell(console: Console, judged: Judged) -> None:
     pca = judged.scores["pca"].found
     lines = [
         "inside kept, outside caught: by the threshold that keeps 95 % of held-out rows, fitted on nothing from outside",
-        f"the plain baseline, a linear PCA with d = {judged.latent_dim} on the same training rows, reaches AUROC "
+        f"the plain baseline, a linear PCA with d = {judged.latent_dim} of training rows, reaches AUROC "
         f"{pca.auroc:.3f} by its residual alone; the model's best score, {best.name}, {best.found.auroc:.3f}",
         *(f"note: {note}" for note in judged.notes),
     ]
     console.print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
 
 
-def _slug(against: str) -> str:
-    return re.sub(r"[^\w.-]+", "-", Path(against).stem).strip("-.") or "data"
+def _folder(run: Path, against: str) -> Path:
+    """A folder of the run by the name of the data, with a number where other data of that name have it."""
+    slug = re.sub(r"[^\w.-]+", "-", name_of(against)).strip("-.") or "data"
+    for number in itertools.count(1):
+        folder = run / (f"ood-{slug}" if number == 1 else f"ood-{slug}-{number}")
+        file = folder / "ood.json"
+        there = json.loads(file.read_text(encoding="utf-8")).get(_SOURCE) if file.exists() else None
+        if there in (None, _source(against)):
+            break
+    return folder
+
+
+def _source(against: str) -> str:
+    path = Path(against).expanduser()
+    return str(path.resolve()) if path.exists() else against
 
 
 __all__ = ["ood_command"]

@@ -13,8 +13,9 @@ from ..data.tables import DataError
 from ..plots.detection import Histogram, draw_directions
 from ..progress import say_where, wide_console
 from ..report import Grid, Page, Picture, Section, Text, write
-from ..storage import write_atomically
+from ..storage import save_figure, write_atomically
 from .image_runs import HEADLINES, at_hand, train_runs
+from .ood_rows import check_count
 from .ood_runs import SQUARE, Direction, judge_direction, judge_square
 from .reproduction import Verdict, mean_and_error, shortened, show_table, show_verdicts, verdict_sections
 
@@ -72,6 +73,7 @@ def ood_reproduction_command(
         count: at most so many images of each set.
         square: whether to train the contrast as well, for each set.
     """
+    check_count(count)
     console = wide_console()
     if len(at_hand(list(PAIRS), console)) < len(PAIRS):
         raise DataError(f"expected both sets, {' and '.join(PAIRS)}, to be at hand. See rnf data get")
@@ -89,7 +91,7 @@ def ood_reproduction_command(
     folder = out / "ood"
     folder.mkdir(parents=True, exist_ok=True)
     picture = folder / "ood.png"
-    draw_directions(panels(found, methods[0])).savefig(picture, dpi=150)
+    save_figure(picture, draw_directions(panels(found, methods[0])))
     numbers = {"directions": [_numbers(each) for each in found], "images": count, "epochs": epochs}
     write_atomically(folder / "results.json", json.dumps(numbers, indent=1) + "\n")
     write(_page(rows, verdicts, picture, methods[0], epochs, square), folder / "report.html")

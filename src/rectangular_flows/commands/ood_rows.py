@@ -6,15 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..data.images import holds_images, load_images
+from ..data.images import ImagesWarning, holds_images, load_images
 from ..data.registry import DATASETS
 from ..data.tables import DataError
+from ..errors import warn
 from ..experiment import data_of, open_run, prepare, rows_for, sphere_columns
 from ..manifold import RectangularFlow
 from ..settings import DataSettings
 from ..training.rows import Rows, pick, shuffled
 
 _FEW = 20  # held-out rows that are too few to judge by
+_BASELINE = 10_000  # training rows for what needs no model, however few are judged
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,11 +25,13 @@ class JudgedRows:
 
     Attributes:
         sets: inside_train, inside_held_out, inside_test, outside_train, outside_test → rows.
+        baseline: training rows of the run for the plain baseline, more than are judged where those are few.
         halves: whether the rows from elsewhere were cut in halves, for lack of a training part.
         notes: what should be said of them.
     """
 
     sets: dict[str, Rows]
+    baseline: Rows
     halves: bool
     notes: list[str]
 
@@ -37,6 +41,12 @@ class JudgedRows:
         counts = {name: len(part) for name, part in self.sets.items()}
         counts["outside_judged"] = counts["outside_test"] + (counts["outside_train"] if self.halves else 0)
         return counts
+
+
+def check_count(count: int) -> None:
+    """Complain about too few rows to judge by."""
+    if count < 2:
+        raise ValueError(f"expected at least two rows of each set; got -n {count}")
 
 
 def rows_to_judge(
@@ -55,8 +65,7 @@ def rows_to_judge(
     Raises:
         ValueError: the data cannot be had, or are of another shape.
     """
-    if count < 2:
-        raise ValueError(f"expected at least two rows of each set; got -n {count}")
+    check_count(count)
     _, columns = open_run(run)
     data = data_of(run)
     outside_train, outside_test, halves = _outside(run, flow, columns, against, seed, drop_invalid)
@@ -74,7 +83,7 @@ def rows_to_judge(
         "outside_train": _some(outside_train, count, seed),
         "outside_test": _some(outside_test, count, seed),
     }
-    return JudgedRows(sets, bool(halves), notes)
+    return JudgedRows(sets, _some(data.train, max(count, _BASELINE), seed), bool(halves), notes)
 
 
 def _some(rows: Rows, count: int, seed: int) -> Rows:
@@ -120,6 +129,8 @@ def _images(source: str | Path, shape: tuple[int, ...], seed: int) -> tuple[Rows
     if isinstance(source, Path) and source.is_dir():
         try:
             splits = load_images(source, size=(shape[1], shape[2]), **options)
+            if splits.note:
+                warn(ImagesWarning, f"'{source}': {splits.note}")
         except DataError:  # not plain pictures: a published set has its own size
             splits = load_images(source, **options)
     else:
@@ -145,4 +156,4 @@ def _same_shape(run: Path, flow: RectangularFlow, rows: Rows, against: str) -> R
     )
 
 
-__all__ = ["JudgedRows", "rows_to_judge"]
+__all__ = ["JudgedRows", "check_count", "rows_to_judge"]

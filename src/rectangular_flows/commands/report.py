@@ -21,7 +21,7 @@ from ..plots.images import DPI, draw_interpolations, draw_latent_grid, draw_reco
 from ..progress import duration
 from ..report import Cards, Chart, Code, Curve, Metric, Page, Picture, Section, Text, write
 from ..settings import FitSettings
-from ..storage import write_atomically
+from ..storage import save_figure, write_atomically
 from ..training.folder import read_config, read_history
 from ..training.rows import take
 from .circle_report import training_charts
@@ -45,7 +45,7 @@ def plot_command(run: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     for drawing in drawings:
         path = folder / f"{drawing.name}.png"
-        drawing.figure.savefig(path, dpi=DPI if data.image_shape is not None else 150)
+        save_figure(path, drawing.figure, DPI if data.image_shape is not None else 150)
         console.print(str(path), highlight=False, soft_wrap=True, markup=False)
     return 0
 
@@ -68,11 +68,13 @@ def _open(run: Path) -> tuple[RectangularFlow, FitSettings, Prepared]:
 
 def _drawings(flow: RectangularFlow, settings: FitSettings, data: Prepared) -> list[Drawing]:
     dtype = next((p.dtype for p in flow.parameters()), torch.float32)
-    rows = take(data.test if len(data.test) >= 10 else data.train, slice(10_000), dtype=dtype)
+    tested = len(data.test) >= 10
+    rows = take(data.test if tested else data.train, slice(10_000), dtype=dtype)
     found = []
     if data.image_shape is not None:
         few = max(10, min(1000, flow.rows_at_once()))  # whose Jacobians fit the memory
-        return [*_image_drawings(flow, rows), Drawing("manifold", draw_manifold(flow, rows[:few]), _MANIFOLD)]
+        which = "test" if tested else "training"
+        return [*_image_drawings(flow, rows, which), Drawing("manifold", draw_manifold(flow, rows[:few]), _MANIFOLD)]
     if settings.data.data == "circle" and flow.latent_dim == 1:
         result = CircleResult("Learned", flow, circle_fit(flow))
         text = "The curve coloured by its density, the truth, and the speed of the map along the curve."
@@ -92,21 +94,29 @@ def _drawings(flow: RectangularFlow, settings: FitSettings, data: Prepared) -> l
 
 
 @torch.no_grad()
-def _image_drawings(flow: RectangularFlow, images: torch.Tensor) -> list[Drawing]:
-    shown, pairs = images[:30], min(8, len(images) // 2)
+def _image_drawings(flow: RectangularFlow, images: torch.Tensor, which: str) -> list[Drawing]:
+    """``which``: whether these are test or training images."""
+    shown, pairs, kind = images[:30], min(8, len(images) // 2), which.capitalize()
     errors = flow.reconstruction_error(shown).sqrt().numpy()
     samples = flow.sample(100, generator=torch.Generator().manual_seed(0))
     found = [
         Drawing("samples", draw_samples(samples), "Samples from the model."),
         Drawing(
             "reconstructions",
-            draw_reconstructions(shown, flow.project(shown), errors),
-            "Test images, and what the manifold has in their place.",
+            draw_reconstructions(
+                shown, flow.project(shown), errors, heading=f"{kind} images and their projections on the manifold"
+            ),
+            f"{kind} images, and what the manifold has in their place.",
         ),
         Drawing(
             "lines",
-            draw_interpolations(flow, images[:pairs], images[pairs : 2 * pairs]),
-            "Straight lines on the manifold between the coordinates of two test images.",
+            draw_interpolations(
+                flow,
+                images[:pairs],
+                images[pairs : 2 * pairs],
+                heading=f"Lines on the manifold between {which} images",
+            ),
+            f"Straight lines on the manifold between the coordinates of two {which} images.",
         ),
     ]
     if flow.latent_dim == 2:

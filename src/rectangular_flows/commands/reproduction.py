@@ -72,7 +72,7 @@ def verdict_sections(verdicts: Sequence[Verdict]) -> list[Section]:
 
 def shortened(epochs: int | None) -> str:
     """The warning that belongs to figures of shortened runs; empty for whole ones."""
-    return "" if epochs is None else f"Shortened: no run had more than {epochs} epochs."
+    return "" if epochs is None else f"Shortened: at most {epochs} epoch{'' if epochs == 1 else 's'} a run."
 
 
 __all__ = [

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from rich.console import Console
 
+from ..data.images import picture_names
 from ..data.sphere import DEGREES, to_degrees
 from ..data.tables import write_table
 from ..errors import warn
@@ -38,9 +39,9 @@ def sample_command(run: Path, count: int, output: Path | None, seed: int) -> int
     flow, columns = open_run(run)
     images = len(flow.data_shape) == 3
     output = output or Path("samples.npy" if images else "samples.csv")
-    output.parent.mkdir(parents=True, exist_ok=True)
     if images and output.suffix.lower() not in _IMAGES:
         raise ValueError(f"images are written as {', '.join(_IMAGES)}; got {output}. Say -o samples.png")
+    output.parent.mkdir(parents=True, exist_ok=True)
     if images:
         _write_images(output, draw_bytes(flow, count, seed))
         return _say(f"{count} images in {output}")
@@ -101,7 +102,8 @@ def score_command(run: Path, data: str, output: Path, drop_invalid: bool, coordi
         left_out = f"{dropped} of {dropped + len(rows)} rows have missing or infinite values and were left out"
         _say(f"note: {left_out}; the column 'row' says which are there, from 1")
     output.parent.mkdir(parents=True, exist_ok=True)
-    write_table(output, names, np.stack(values, axis=1))
+    files = picture_names(data) if len(flow.data_shape) == 3 else None
+    write_table(output, names, np.stack(values, axis=1), text=None if files is None else ("file", files))
     summary = (
         f"{len(rows)} rows in {output}: mean log-density {log_density.mean():.4g}, "
         f"mean squared distance from the manifold {error.mean():.4g}"

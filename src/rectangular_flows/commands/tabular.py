@@ -22,7 +22,7 @@ from ..plots.tabular import Bars, draw_tabular
 from ..progress import duration, say_where, wide_console
 from ..report import Grid, Page, Picture, Section, Text, write
 from ..settings import read_preset
-from ..storage import load_model, write_atomically
+from ..storage import load_model, save_figure, write_atomically
 from .jobs import Job, preset_job, run_jobs
 from .kept import kept
 from .reproduction import (
@@ -202,7 +202,7 @@ def show(
     places = {"numbers": out / "results.json"}
     if groups:
         picture = out / "tabular.png"
-        draw_tabular(bars(groups), floors, PUBLISHED).savefig(picture, dpi=150)
+        save_figure(picture, draw_tabular(bars(groups), floors, PUBLISHED))
         write(_page(rows, verdicts, notes, picture, epochs), out / "report.html")
         places |= {"figure": picture, "report": out / "report.html"}
     say_where(console, places)

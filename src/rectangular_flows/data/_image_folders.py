@@ -50,29 +50,33 @@ def read_image_folder(folder: Path, size: Size | None) -> Parts:
         size: height and width that all pictures are brought to, cut to these proportions about the centre and then
             scaled. Without it, all must have one size.
     """
-    inner = {entry.name: entry for entry in _entries(folder) if entry.is_dir()}
-    named = {_PARTS[name.lower()]: entry for name, entry in inner.items() if name.lower() in _PARTS}
-    if {"train", "test"} <= set(named) and len(named) == len(inner):
-        files = {which: _pictures(entry) for which, entry in named.items()}
-        roots = named
-    else:
-        files, roots = {"train": _pictures(folder)}, {"train": folder}
-    skipped = sum(other for _, other in files.values())
+    files = image_files(folder)
+    skipped = sum(others for _, _, others in files.values())
     notes = [f"{skipped} files that are no pictures were passed over."] if skipped else []
-    everything = [file for pictures, _ in files.values() for file in pictures]
+    everything = [file for _, pictures, _ in files.values() for file in pictures]
     if not everything:
         raise DataError(f"Expected pictures ({', '.join(SUFFIXES)}) in '{folder}'; there are none.")
-    grey, shape, mixed = _survey(everything, size)
+    grey, shape, mixed, others = _survey(everything, size)
     if mixed:
         notes.append("Some pictures are grey and some are not: all were read as RGB.")
-    labels = {which: _labels(pictures, roots[which]) for which, (pictures, _) in files.items()}
+    if others:
+        notes.append(f"Pictures of {_few(others)} were cut and scaled to {shape[0]}×{shape[1]}.")
+    labels = {which: _labels(pictures, root) for which, (root, pictures, _) in files.items()}
     classes = sorted({name for names in labels.values() for name in names or ()})
     parts: dict[str, Part] = {}
-    for which, (pictures, _) in files.items():
+    for which, (root, pictures, _) in files.items():
         names = labels[which]
         numbers = None if names is None else np.array([classes.index(name) for name in names], dtype=np.int64)
-        parts[which] = part(_decode(pictures, grey, shape), numbers, roots[which])
+        parts[which] = part(_decode(pictures, grey, shape), numbers, root)
     return Parts(parts["train"], parts.get("validation"), parts.get("test"), tuple(classes), tuple(notes))
+
+
+def image_files(folder: Path) -> dict[str, tuple[Path, list[Path], int]]:
+    """Part → its folder, its pictures in their order, and how many other files there are."""
+    inner = {entry.name: entry for entry in _entries(folder) if entry.is_dir()}
+    named = {_PARTS[name.lower()]: entry for name, entry in inner.items() if name.lower() in _PARTS}
+    whole = not ({"train", "test"} <= set(named) and len(named) == len(inner))
+    return {which: (root, *_pictures(root)) for which, root in ({"train": folder} if whole else named).items()}
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -108,8 +112,8 @@ def _labels(files: list[Path], root: Path) -> list[str] | None:
     return [parts[0] for parts in paths]
 
 
-def _survey(files: list[Path], size: Size | None) -> tuple[bool, Size, bool]:
-    """From the headers: whether all are grey, (height, width), whether some are grey and some not."""
+def _survey(files: list[Path], size: Size | None) -> tuple[bool, Size, bool, list[str]]:
+    """From the headers: whether all are grey, (height, width), whether some are grey and some not, other sizes there are."""
     shapes: dict[Size, Path] = {}
     grey = 0
     for file in files:
@@ -124,12 +128,19 @@ def _survey(files: list[Path], size: Size | None) -> tuple[bool, Size, bool]:
             lying = image.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)  # a camera's picture, to be turned
             shapes.setdefault((image.width, image.height) if lying else (image.height, image.width), file)
     if size is None and len(shapes) > 1:
-        (first, one), (second, other) = list(shapes.items())[:2]
+        found = [f"{height}×{width} ('{file}')" for (height, width), file in shapes.items()]
+        height, width = next(iter(shapes))
         raise DataError(
-            f"Expected pictures of one size; got {first[0]}×{first[1]} ('{one}'), {second[0]}×{second[1]} ('{other}') "
-            f"and {len(shapes) - 2} other sizes. Say which to bring them to: size=({first[0]}, {first[1]})."
+            f"Expected pictures of one size; got {_few(found)}. Say which to bring them to: "
+            f"--image-size {height},{width} (size=({height}, {width}) in Python)."
         )
-    return grey == len(files), size or next(iter(shapes)), 0 < grey < len(files)
+    wanted = size or next(iter(shapes))
+    others = [f"{height}×{width}" for height, width in shapes if (height, width) != wanted]
+    return grey == len(files), wanted, 0 < grey < len(files), others
+
+
+def _few(texts: list[str], limit: int = 3) -> str:
+    return ", ".join(texts[:limit]) + (f" and {len(texts) - limit} more" if len(texts) > limit else "")
 
 
 def _decode(files: list[Path], grey: bool, shape: Size) -> Array:
@@ -151,4 +162,4 @@ def _decode(files: list[Path], grey: bool, shape: Size) -> Array:
     return images
 
 
-__all__ = ["SUFFIXES", "Size", "open_image", "read_image_folder"]
+__all__ = ["SUFFIXES", "Size", "image_files", "open_image", "read_image_folder"]

@@ -13,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
+from ..errors import warn
 from . import _cifar
 from ._files import Array, DataError, MissingFileError, listing, nearest
 from ._idx import find_idx, read_idx_folder
 from ._image_arrays import array_heads, read_image_array
-from ._image_folders import SUFFIXES, Size, read_image_folder
+from ._image_folders import SUFFIXES, Size, image_files, read_image_folder
 from ._image_parts import Part, Parts
 from ._mat import FILES as SVHN_FILES
 from ._mat import read_svhn
@@ -27,7 +28,7 @@ from .registry import DATASETS, Dataset
 from .tables import split_rows
 
 _ALIASES = {"fmnist": "fashion-mnist", "fashion_mnist": "fashion-mnist", "cifar-10": "cifar10"}
-_SIZE = "size= is for folders of pictures; the images of '{}' all have one size already."
+_SIZE = "--image-size (size=) is for folders of pictures; the images of '{}' all have one size already."
 _CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 
 
@@ -132,7 +133,8 @@ def load_images(
 def holds_images(name_or_path: str | Path) -> bool:
     """Whether it is for :func:`load_images` to read: a known set of images, a folder, or a .npy or .npz file of images.
 
-    An array is one of images if it has four dimensions, or three and is of bytes; only its head is read.
+    An array is one of images if it has four dimensions, or three and is of bytes or alone in its file; only its head is
+    read. A picture counts too, so that it is said what to give in its place.
 
     Example:
         >>> holds_images("mnist"), holds_images("power")
@@ -143,7 +145,10 @@ def holds_images(name_or_path: str | Path) -> bool:
         lowered = str(name_or_path).lower()
         entry = DATASETS.get(_ALIASES.get(lowered, lowered))
         return entry is not None and entry.kind == "image"
-    return path.is_dir() or any(len(shape) + (kind == np.uint8) >= 4 for shape, kind in array_heads(path))
+    if path.is_dir() or path.suffix.lower() in SUFFIXES:
+        return True
+    heads = array_heads(path)
+    return any(len(shape) + (kind == np.uint8 or len(heads) == 1) >= 4 for shape, kind in heads)
 
 
 def images_like(name_or_path: str | Path, shape: tuple[int, ...], root: str | Path | None = None) -> Array:
@@ -166,8 +171,27 @@ def images_like(name_or_path: str | Path, shape: tuple[int, ...], root: str | Pa
     splits = load_images(path if path.exists() else name_or_path, root, 0.0, test_fraction=0.0, size=size)
     if splits.shape != tuple(shape):
         expected, got = ("×".join(map(str, each)) for each in (shape, splits.shape))
-        raise DataError(f"Expected images of {expected}; those of '{name_or_path}' are {got}.")
+        raise DataError(
+            f"Expected images of {expected}; those of '{name_or_path}' are {got}. Bring them to that shape, as a .npy "
+            "file or a folder (whose pictures are resized)."
+        )
+    if pictures and splits.note:
+        warn(ImagesWarning, f"'{name_or_path}': {splits.note}")
     return splits.test if len(splits.test) else np.concatenate([splits.train, splits.validation])
+
+
+def picture_names(name_or_path: str | Path) -> list[str] | None:
+    """The files of the images that :func:`images_like` gives, relative to their folder; None where they are not pictures."""
+    path = Path(name_or_path).expanduser()
+    if not path.is_dir() or _reader(path) is not None:
+        return None
+    files = {which: pictures for which, (_, pictures, _) in image_files(path).items()}
+    chosen = files["test"] if "test" in files else [*files["train"], *files.get("validation", [])]
+    return [file.relative_to(path).as_posix() for file in chosen]
+
+
+class ImagesWarning(UserWarning):
+    """Images that a model is asked about were changed on the way, or some files were passed over."""
 
 
 def _known(name: str | Path) -> Dataset | None:
@@ -274,4 +298,4 @@ def _pick(part: Part, rows: Array) -> Part:
     return images[rows], None if labels is None else labels[rows]
 
 
-__all__ = ["ImageSplits", "holds_images", "images_like", "load_images"]
+__all__ = ["ImageSplits", "ImagesWarning", "holds_images", "images_like", "load_images", "picture_names"]

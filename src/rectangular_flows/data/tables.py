@@ -228,43 +228,69 @@ def check_table(table: Table, latent_dim: int | None) -> None:
         )
 
 
-def write_table(path: str | Path, columns: Sequence[str], values: Array) -> None:
+def write_table(
+    path: str | Path, columns: Sequence[str], values: Array, *, text: tuple[str, Sequence[str]] | None = None
+) -> None:
     """Write a table by suffix: .csv, .tsv (each also .gz), .npy (no names), .npz, .parquet.
 
     The file appears whole or not at all. Text holds as many digits as give the same number back.
     Whole numbers have no point.
+
+    Args:
+        path: of the file.
+        columns: names of the columns.
+        values: (N, columns).
+        text: the name and the N texts of one more column, before the others; a .npy file has no room for it.
     """
     path = Path(path)
     suffix = _suffix(path)
     if values.ndim != 2 or values.shape[1] != len(columns):
         raise DataError(f"Expected values of shape (N, {len(columns)}), one column a name; got {values.shape}.")
+    if text is not None and len(text[1]) != len(values):
+        raise DataError(f"Expected a text for each of {len(values)} rows; got {len(text[1])}.")
     with replacing(path) as temporary:
         if suffix in _TEXT:
-            _write_text(temporary, "," if suffix == ".csv" else "\t", columns, values, path.suffix.lower() == ".gz")
+            delimiter, compress = "," if suffix == ".csv" else "\t", path.suffix.lower() == ".gz"
+            _write_text(temporary, delimiter, columns, values, compress, text)
         elif suffix == ".parquet":
             arrow, parquet = load_pyarrow()
             arrays = [arrow.array(np.ascontiguousarray(values[:, i])) for i in range(len(columns))]
-            parquet.write_table(arrow.Table.from_arrays(arrays, names=list(columns)), temporary)
+            names = list(columns)
+            if text is not None:
+                names, arrays = [text[0], *names], [arrow.array(list(text[1])), *arrays]
+            parquet.write_table(arrow.Table.from_arrays(arrays, names=names), temporary)
         else:
             with open(temporary, "wb") as file:  # a path would get numpy's suffix added
                 if suffix == ".npy":
                     np.save(file, values)
                 else:
-                    np.savez(file, data=values, columns=np.array(columns, dtype=np.str_))
+                    more = {} if text is None else {text[0]: np.array(text[1], dtype=np.str_)}
+                    np.savez(file, data=values, columns=np.array(columns, dtype=np.str_), **more)  # type: ignore[arg-type]
 
 
-def _write_text(path: Path, delimiter: str, columns: Sequence[str], values: Array, compress: bool) -> None:
+def _write_text(
+    path: Path,
+    delimiter: str,
+    columns: Sequence[str],
+    values: Array,
+    compress: bool,
+    text: tuple[str, Sequence[str]] | None,
+) -> None:
     if values.dtype.kind == "b":
         values = values.astype(np.int8)
     single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
     opener: Any = gzip.open if compress else open
     with opener(path, "wt", encoding="utf-8", newline="") as file:
-        csv.writer(file, delimiter=delimiter, lineterminator="\n").writerow(columns)
+        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
+        writer.writerow([*([] if text is None else [text[0]]), *columns])
+        texts = iter(() if text is None else text[1])
         for chunk in chunks(values):
             for row in chunk.tolist():
-                file.write(
-                    delimiter.join([f"{cell:.9g}" if single else repr(cell).removesuffix(".0") for cell in row]) + "\n"
-                )
+                cells = [f"{cell:.9g}" if single else repr(cell).removesuffix(".0") for cell in row]
+                if text is None:
+                    file.write(delimiter.join(cells) + "\n")
+                else:  # which may need quotes
+                    writer.writerow([next(texts), *cells])
 
 
 def _suffix(path: Path) -> str:

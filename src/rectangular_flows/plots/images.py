@@ -95,7 +95,12 @@ def draw_samples(images: Images, columns: int = 10, *, heading: str = "Samples",
 
 
 def draw_reconstructions(
-    originals: Images, projections: Images, errors: Sequence[float] | npt.ArrayLike | None = None, columns: int = 5
+    originals: Images,
+    projections: Images,
+    errors: Sequence[float] | npt.ArrayLike | None = None,
+    columns: int = 5,
+    *,
+    heading: str = "Images and their projections on the manifold",
 ) -> Figure:
     """Pairs: each image and, to its right, its projection on the manifold.
 
@@ -104,6 +109,7 @@ def draw_reconstructions(
         projections: the same number of the same shape.
         errors: (N,), a distance to write under each pair.
         columns: pairs in a row.
+        heading: of the picture.
     """
     left, right = _bytes(originals), _bytes(projections)
     if left.shape != right.shape:
@@ -114,7 +120,7 @@ def draw_reconstructions(
     below = apart if errors is None else max(apart, round(0.4 * height))
     figure, axis, magnified = _sheet(
         mosaic(pairs, columns, gap=(below, apart)),
-        "Images and their projections on the manifold",
+        heading,
         "left: the image · right: its projection" + ("" if errors is None else " · below: the distance between them"),
         foot=0 if errors is None else below,
         foot_dots=_MARGIN if errors is None else 0,
@@ -167,7 +173,9 @@ def draw_latent_grid(flow: RectangularFlow, side: int = 20) -> Figure:
 
 
 @torch.no_grad()
-def draw_interpolations(flow: RectangularFlow, first: Tensor, second: Tensor, steps: int = 10) -> Figure:
+def draw_interpolations(
+    flow: RectangularFlow, first: Tensor, second: Tensor, steps: int = 10, *, heading: str = "Lines on the manifold"
+) -> Figure:
     """A row for each pair of images: the first, a straight line between their coordinates on the manifold, the second.
 
     Args:
@@ -175,6 +183,7 @@ def draw_interpolations(flow: RectangularFlow, first: Tensor, second: Tensor, st
         first: (N, C, H, W), as the flow takes them.
         second: the same number of them.
         steps: images on each line, the projections of both ends among them.
+        heading: of the picture.
     """
     if first.shape != second.shape:
         raise ValueError(f"expected as many images on either end; got {tuple(first.shape)} and {tuple(second.shape)}")
@@ -193,7 +202,7 @@ def draw_interpolations(flow: RectangularFlow, first: Tensor, second: Tensor, st
         parts += [between[:, i]] if i == 0 else [thin, between[:, i]]
     parts += [space, _bytes(second)]
     picture = mosaic(np.concatenate(parts, axis=3), 1, gap=(2, 0))
-    return _sheet(picture, "Lines on the manifold", "outermost: two images · between: straight lines in z")[0]
+    return _sheet(picture, heading, "outermost: two images · between: straight lines in z")[0]
 
 
 def _sheet(
