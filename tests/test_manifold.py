@@ -2,6 +2,7 @@ import copy
 import math
 import warnings
 
+import numpy as np
 import pytest
 import torch
 import zuko
@@ -288,6 +289,11 @@ def test_single_precision_weights_in_a_double_model():
         (lambda: RectangularFlow(torch.nn.Linear(3, 3), flows.RealNVP(2)), "got Linear"),
         (lambda: make_flow().log_prob(torch.zeros(2, 6).double(), batch_size=0), "batch_size ≥ 1"),
         (lambda: make_flow().encode(torch.zeros(2, 5)), r"Expected input shape \(batch, 6\); got \(2, 5\)"),
+        (lambda: make_flow().log_prob(np.zeros((2, 6))), r"expected a torch\.Tensor; got ndarray"),
+        (
+            lambda: make_flow().log_prob(torch.zeros(2, 6)),
+            r"expected torch\.float64, as the flow has; got torch\.float32",
+        ),
         (lambda: make_flow().decode(torch.zeros(3)), r"Expected input shape \(batch, 3\); got \(3,\)"),
         (lambda: RectangularFlow(flows.RealNVP(3), flows.RealNVP(4)), "got d = 4 and D = 3"),
         (lambda: RectangularFlow(flows.RealNVP(3), flows.RealNVP(2), flows.Logit(4)), r"Logit expects shape \(4,\)"),

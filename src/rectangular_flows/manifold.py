@@ -149,12 +149,12 @@ class RectangularFlow(Described, nn.Module):
     def encode(self, x: Tensor, *, model_units: bool = False) -> Tensor:
         """z = f†(x), (B, *data_shape) → (B, d)."""
         links = self.layers(model_units=model_units)
-        check_shape(x, links[-1].out_shape)
+        self._check_kind(x, links[-1].out_shape)
         return inverse_through(links, x)
 
     def decode(self, z: Tensor, *, model_units: bool = False) -> Tensor:
         """x = f(z), (B, d) → (B, *data_shape)."""
-        check_shape(z, (self.latent_dim,))
+        self._check_kind(z, (self.latent_dim,))
         return forward_through(self.layers(model_units=model_units), z)
 
     def project(self, x: Tensor, *, model_units: bool = False) -> Tensor:
@@ -180,7 +180,7 @@ class RectangularFlow(Described, nn.Module):
 
     def jacobian(self, z: Tensor, *, model_units: bool = False) -> Tensor:
         """J = ∂f/∂z, (B, d) → (B, D, d); events of images are laid flat."""
-        check_shape(z, (self.latent_dim,))
+        self._check_kind(z, (self.latent_dim,))
         _, tangents = push_through(self.layers(model_units=model_units), z, basis(z))
         return tangents.flatten(2).mT
 
@@ -192,7 +192,7 @@ class RectangularFlow(Described, nn.Module):
 
     def log_volume(self, z: Tensor, *, model_units: bool = False) -> Tensor:
         """½ log det JᵀJ, exactly, (B, d) → (B,)."""
-        check_shape(z, (self.latent_dim,))
+        self._check_kind(z, (self.latent_dim,))
         return Exact()(self, z, model_units=model_units)[1]
 
     def log_prob(
@@ -259,9 +259,19 @@ class RectangularFlow(Described, nn.Module):
             return function(rows)
         return torch.cat([function(part) for part in rows.split(batch_size)])
 
-    @staticmethod
-    def _check(x: Tensor, shape: Shape, finite: bool = True) -> None:
-        check_shape(x, shape)
+    def _check_kind(self, values: Tensor, shape: Shape) -> None:
+        """Complain about what is no tensor of the flow's type, or has another shape."""
+        if not isinstance(values, Tensor):
+            raise TypeError(f"expected a torch.Tensor; got {type(values).__name__}. Say torch.as_tensor(x, dtype=…)")
+        check_shape(values, shape)
+        own = next((parameter.dtype for parameter in self.parameters()), values.dtype)
+        if values.dtype != own:
+            raise ValueError(
+                f"expected {own}, as the flow has; got {values.dtype}. Say x.to({own}), or flow.to(x.dtype)"
+            )
+
+    def _check(self, x: Tensor, shape: Shape, finite: bool = True) -> None:
+        self._check_kind(x, shape)
         if finite:
             check_finite(x, "input", "Drop or repair those rows before scoring them.")
 
