@@ -246,6 +246,9 @@ def test_pictures_added_to_the_folder_of_a_run_are_told(tmp_path, folder, monkey
         data_of(tmp_path / "run")
     assert main(["sample", "run", "-o", "deep/samples.csv"]) == 2
     assert not Path("deep").exists()
+    assert main(["sample", "run", "-n", "4", "-o", "samples.png"]) == 0
+    with Image.open("samples.png") as picture:  # of 8×8, seven dots a pixel, a gap between two
+        assert picture.size == (7 * 17, 7 * 17)
 
 
 def test_the_test_images_are_scored_where_some_are_set_apart(tmp_path):

@@ -63,7 +63,9 @@ def _write_images(output: Path, images: np.ndarray) -> None:
     if output.suffix.lower() == ".png":
         from ..plots.images import mosaic, png
 
-        file.write(png(mosaic(images, columns=math.ceil(math.sqrt(len(images))), scale=2)))
+        side = max(images.shape[2:])
+        scale = max(2 if side <= 64 else 1, 56 // side)  # small images would be hard to see
+        file.write(png(mosaic(images, columns=math.ceil(math.sqrt(len(images))), scale=scale)))
     elif output.suffix.lower() == ".npz":
         np.savez_compressed(file, images=images)
     else:
