@@ -1,6 +1,7 @@
 """What an epoch is: all rows, or so many drawn anew; and how many there are where that is left to the rows."""
 
 import dataclasses
+import math
 
 import pytest
 import torch
@@ -29,17 +30,18 @@ def test_an_epoch_of_some_rows_draws_them_anew(monkeypatch):
     assert run.progress.step == 6
 
 
-@pytest.mark.parametrize(("epoch_rows", "passes"), [(1_000, 20), (60, 1), (50, 1)])
-def test_an_epoch_of_more_rows_than_there_are_is_several_passes(monkeypatch, epoch_rows, passes):
+@pytest.mark.parametrize(("rows", "epoch_rows", "passes"), [(50, 1_000, 20), (50, 60, 1), (50, 50, 1), (10, 100, 5)])
+def test_an_epoch_of_more_rows_than_there_are_is_several_passes(monkeypatch, rows, epoch_rows, passes):
     seen = []
     monkeypatch.setattr(loop, "take", lambda rows, index, *rest: seen.append(index) or take(rows, index, *rest))
-    data, config = von_mises_circle(50, seed=0), TrainingConfig(epochs=2, epoch_rows=epoch_rows, batch_size=20)
+    data, config = von_mises_circle(rows, seed=0), TrainingConfig(epochs=2, epoch_rows=epoch_rows, batch_size=20)
     run = fit(_flow(), data, config, validation=data)
     batches = [index for index in seen if isinstance(index, torch.Tensor)]
-    assert run.progress.step == run.progress.steps == len(batches) == 2 * 3 * passes
-    each = [torch.cat(batches[i : i + 3]).tolist() for i in range(0, len(batches), 3)]
-    assert all(sorted(rows) == list(range(50)) for rows in each)  # every row in every pass
-    assert len({tuple(rows) for rows in each}) == 2 * passes  # in another order
+    steps = math.ceil(rows / 20)
+    assert run.progress.step == run.progress.steps == len(batches) == 2 * steps * passes
+    each = [torch.cat(batches[i : i + steps]).tolist() for i in range(0, len(batches), steps)]
+    assert all(sorted(order) == list(range(rows)) for order in each)  # every row in every pass
+    assert len({tuple(order) for order in each}) == 2 * passes  # in another order
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,9 @@ class _Loop:
         self.average = Average(flow, config.ema)
         passes = _PASSES[config.method]
         wanted = config.epoch_rows or len(train)
-        self.epoch_rows, self.repeats = min(len(train), wanted), max(1, round(wanted / len(train)))
+        self.epoch_rows = min(len(train), wanted)
+        # fewer rows than a batch make short steps, not more of them
+        self.repeats = max(1, round(wanted / max(len(train), config.batch_size)))
         self.batches = math.ceil(self.epoch_rows / config.batch_size) * self.repeats
         self.steps_per_epoch = self.batches * len(passes)
         self.annealed = math.ceil(annealing(config, self.steps_per_epoch)[1])
