@@ -36,8 +36,8 @@ SMALL = {
     "hidden": [32, 32],
     "latent_components": 1,
 }
-FEW = {"epochs": 4, "latent_epochs": 2, "batch_size": 60, "epoch_rows": 240, "anneal": [1, 2]}
-TINY = {"directions": 20, "batch_size": 20, "epoch_rows": 60, "epochs": 1, "latent_epochs": 1, "anneal": [0, 0]}
+FEW = {"epochs": 4, "latent_epochs": 2, "batch_size": 60, "anneal": [1, 2]}
+TINY = {"directions": 20, "batch_size": 20, "epochs": 1, "latent_epochs": 1, "anneal": [0, 0]}
 
 
 def settings(**changes):
@@ -230,7 +230,7 @@ def test_sizes_are_two_numbers_or_one(size):
         DataSettings("pictures", image_size=size)
 
 
-def test_pictures_added_to_the_folder_of_a_run_are_told(tmp_path, folder, monkeypatch):
+def test_pictures_added_to_the_folder_of_a_run_are_told(tmp_path, folder, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     few = {**SMALL, **TINY}
     wanted = {**read_preset("image-fast"), **few, "data": str(folder), "image_size": [8]}
@@ -244,6 +244,10 @@ def test_pictures_added_to_the_folder_of_a_run_are_told(tmp_path, folder, monkey
     shutil.copy(folder / "a" / "00.png", folder / "a" / "new.png")
     with pytest.warns(ChangedDataWarning, match=r"pictures' has changed since .* was trained on it"):
         data_of(tmp_path / "run")
+    options = ["--preset", "image-fast", "--image-size", "8", *flags({**few, "epochs": 2})]
+    assert main(["fit", str(folder), *options]) == 0
+    assert "note: 9 steps in all, which is few" in capsys.readouterr().out
+    assert (tmp_path / "runs" / "pictures-image-fast" / "model.safetensors").exists()
     assert main(["sample", "run", "-o", "deep/samples.csv"]) == 2
     assert not Path("deep").exists()
     assert main(["sample", "run", "-n", "4", "-o", "samples.png"]) == 0

@@ -23,7 +23,6 @@ SMALL = {
     "hidden": [16, 16],
     "latent_components": 3,
     "batch_size": 72,
-    "epoch_rows": TRAIN,
 }
 
 

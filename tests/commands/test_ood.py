@@ -53,8 +53,6 @@ def pictures(tmp_path_factory):
         "1",
         "--batch-size",
         "60",
-        "--epoch-rows",
-        "240",
         "--anneal",
         "0,0",
         "--quiet",

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from rectangular_flows.cli import main
-from rectangular_flows.commands import jobs
 from rectangular_flows.commands.reproduction import mean_and_error
 from rectangular_flows.commands.tabular import (
     KEYS,
@@ -28,7 +27,6 @@ def root(tmp_path, monkeypatch):
     (tmp_path / "data" / "power").mkdir(parents=True)
     np.save(tmp_path / "data" / "power" / "data.npy", random.gamma(2.0, size=(2_000, 8)))
     monkeypatch.setenv("RNF_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(jobs, "read_preset", lambda name: {**read_preset(name), "epoch_rows": 2_000})
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

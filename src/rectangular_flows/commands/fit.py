@@ -15,6 +15,8 @@ from ..settings import FitSettings
 from ..training import Run
 from .score import write_calibration
 
+_FEW_STEPS = 100
+
 
 def fit_command(request: FitRequest) -> int:
     """Do what was asked; say where everything is and what can be done with it."""
@@ -51,6 +53,11 @@ def _tell(console: Console, run: Run, out: Path, note: str) -> None:
         notes.append(
             f"the tolerance was not met: error {best.reconstruction:.3g}, target {target:.3g}. Train longer, or relax it"
         )
+    if run.progress.step < _FEW_STEPS and run.config.whole_epochs > 1:
+        notes.append(
+            f"{run.progress.step} steps in all, which is few: there are few rows. More --epochs may help; the best of them "
+            "are kept"
+        )
     place = shlex.quote(str(out))
     lines = [
         f"{run.finished}, in {duration(run.seconds)}; {which}:",
@@ -65,10 +72,11 @@ def _tell(console: Console, run: Run, out: Path, note: str) -> None:
 
 
 def _name(request: FitRequest, settings: FitSettings) -> str:
-    if request.preset is not None:
-        return request.preset
     source = Path(str(request.settings["data"] or "run")).name.split(".")[0]
-    return f"{source}-d{settings.model.latent_dim}"
+    if request.preset is None:
+        return f"{source}-d{settings.model.latent_dim}"
+    # a preset of one data set has its name already
+    return request.preset if request.preset.startswith(source) else f"{source}-{request.preset}"
 
 
 def _refuse_changes(given: Sequence[str]) -> None:

@@ -92,8 +92,7 @@ class TrainingConfig:
         latent_epochs: more epochs after those, in which h trains alone on the best f̃ so far; their schedule starts anew.
             Where epochs is "auto", half as many.
         epoch_rows: rows that make an epoch, drawn anew for each, so that a large table is validated more than once a
-            pass, and a small one only after several passes; none: all of them, or 50,000 at the most where epochs is
-            "auto".
+            pass; none: all of them, or 50,000 at the most where epochs is "auto".
         batch_size: rows a step.
         optimiser: "adam" or "adamw".
         weight_decay: of adamw.

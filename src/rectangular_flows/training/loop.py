@@ -126,11 +126,8 @@ class _Loop:
         self.optimiser = make_optimiser(self.parameters, config)
         self.average = Average(flow, config.ema)
         passes = _PASSES[config.method]
-        wanted = config.epoch_rows or len(train)
-        self.epoch_rows = min(len(train), wanted)
-        # fewer rows than a batch make short steps, not more of them
-        self.repeats = max(1, round(wanted / max(len(train), config.batch_size)))
-        self.batches = math.ceil(self.epoch_rows / config.batch_size) * self.repeats
+        self.epoch_rows = min(len(train), config.epoch_rows or len(train))
+        self.batches = math.ceil(self.epoch_rows / config.batch_size)
         self.steps_per_epoch = self.batches * len(passes)
         self.annealed = math.ceil(annealing(config, self.steps_per_epoch)[1])
         first = take(train, slice(8), held_out.device, held_out.dtype)
@@ -174,7 +171,8 @@ class _Loop:
         with StopSignals(enabled=self.folder is not None) as signals:
             while not progress.finished:
                 while progress.turn < len(self._passes):
-                    batches = self._batches()
+                    order = shuffled(len(self.train), config.seed, progress.epoch, progress.turn)
+                    batches = order[: self.epoch_rows].split(config.batch_size)
                     while progress.batch < self.batches:
                         done = False
                         if not self.world.any(signals.requested):
@@ -228,12 +226,6 @@ class _Loop:
     def _last_epoch(self) -> int:
         before = self.progress.latent_from
         return self.config.whole_epochs if before is None else before + self.config.latent_epochs
-
-    def _batches(self) -> list[Tensor]:
-        """Of this turn of this epoch: rows in a new order, all of them several times where an epoch has more of them."""
-        now = (self.config.seed, self.progress.epoch, self.progress.turn)
-        orders = (shuffled(len(self.train), *now, *([again] if again else [])) for again in range(self.repeats))
-        return [batch for order in orders for batch in order[: self.epoch_rows].split(self.config.batch_size)]
 
     def _steps(self, latent_from: int | None) -> int:
         before = self.config.whole_epochs if latent_from is None else latent_from
