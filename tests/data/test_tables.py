@@ -144,7 +144,7 @@ def test_columns_by_name_and_position(put):
 
 
 def test_files_that_are_not_there(tmp_path, put):
-    path = put("1,2\n", "measurements.csv")
+    put("1,2\n", "measurements.csv")
     with pytest.raises(FileNotFoundError, match=r"There is no file .*Did you mean 'measurements.csv'\?"):
         read_table(tmp_path / "mesurements.csv")
     with pytest.raises(DataError, match=r"folder .* does not exist"):
@@ -153,9 +153,11 @@ def test_files_that_are_not_there(tmp_path, put):
     with pytest.raises(DataError, match="got the folder"):
         read_table(tmp_path / "folder.csv")
     with pytest.raises(DataError, match=r"ends in \.csv.*got '\.xlsx'"):
-        read_table(path.with_suffix(".xlsx"))
+        read_table(put("1,2\n", "measurements.xlsx"))
     with pytest.raises(DataError, match="no suffix"):
-        read_table(tmp_path / "a")
+        read_table(put("1,2\n", "a"))
+    with pytest.raises(FileNotFoundError, match="There is no file"):
+        read_table(tmp_path / "b")
 
 
 @pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root may read everything")

@@ -11,7 +11,7 @@ from rich.console import Console
 from ..experiment import run_settings, settings_of
 from ..options import FitRequest
 from ..progress import describe, duration
-from ..settings import FitSettings
+from ..settings import FitSettings, read_preset
 from ..training import Run
 from .score import write_calibration
 
@@ -75,8 +75,8 @@ def _name(request: FitRequest, settings: FitSettings) -> str:
     source = Path(str(request.settings["data"] or "run")).name.split(".")[0]
     if request.preset is None:
         return f"{source}-d{settings.model.latent_dim}"
-    # a preset of one data set has its name already
-    return request.preset if request.preset.startswith(source) else f"{source}-{request.preset}"
+    own = read_preset(request.preset).get("data")  # a preset of one data set has its name already
+    return request.preset if own == request.settings["data"] else f"{source}-{request.preset}"
 
 
 def _refuse_changes(given: Sequence[str]) -> None:

@@ -29,14 +29,14 @@ class MissingFileError(DataError, FileNotFoundError):
         return str(self.args[0])
 
 
-def listing(items: Sequence[object], limit: int = 5) -> str:
+def listing(items: Sequence[object], limit: int = 5, mark: str = "'") -> str:
     """The first few, in quotation marks, and how many more there are.
 
     Example:
         >>> listing(["a", "b", "c"], limit=2)
         "'a', 'b' and 1 more"
     """
-    shown = ", ".join(f"'{item}'" for item in items[:limit])
+    shown = ", ".join(f"{mark}{item}{mark}" for item in items[:limit])
     return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
 
 

@@ -60,7 +60,7 @@ def read_image_folder(folder: Path, size: Size | None) -> Parts:
     if mixed:
         notes.append("Some pictures are grey and some are not: all were read as RGB.")
     if others:
-        notes.append(f"Pictures of {_few(others)} were cut and scaled to {shape[0]}×{shape[1]}.")
+        notes.append(f"Pictures of {listing(others, 3, mark='')} were cut and scaled to {shape[0]}×{shape[1]}.")
     labels = {which: _labels(pictures, root) for which, (root, pictures, _) in files.items()}
     classes = sorted({name for names in labels.values() for name in names or ()})
     parts: dict[str, Part] = {}
@@ -131,16 +131,12 @@ def _survey(files: list[Path], size: Size | None) -> tuple[bool, Size, bool, lis
         found = [f"{height}×{width} ('{file}')" for (height, width), file in shapes.items()]
         height, width = next(iter(shapes))
         raise DataError(
-            f"Expected pictures of one size; got {_few(found)}. Say which to bring them to: "
+            f"Expected pictures of one size; got {listing(found, 3, mark='')}. Say which to bring them to: "
             f"--image-size {height},{width} (size=({height}, {width}) in Python)."
         )
     wanted = size or next(iter(shapes))
     others = [f"{height}×{width}" for height, width in shapes if (height, width) != wanted]
     return grey == len(files), wanted, 0 < grey < len(files), others
-
-
-def _few(texts: list[str], limit: int = 3) -> str:
-    return ", ".join(texts[:limit]) + (f" and {len(texts) - limit} more" if len(texts) > limit else "")
 
 
 def _decode(files: list[Path], grey: bool, shape: Size) -> Array:

@@ -95,8 +95,8 @@ def read_table(
         FileNotFoundError: (also a DataError) with the nearest file name there is.
     """
     path = Path(path)
-    suffix = _suffix(path)
     existing_file(path)
+    suffix = _suffix(path)
 
     def choose(names: tuple[str, ...]) -> list[int]:
         return choose_columns(names, columns, exclude, str(path))
@@ -240,7 +240,8 @@ def write_table(
         path: of the file.
         columns: names of the columns.
         values: (N, columns).
-        text: the name and the N texts of one more column, before the others; a .npy file has no room for it.
+        text: the name and the N texts of one more column, before the others; 'text' in a .npz file, and a .npy
+            file has no room for it.
     """
     path = Path(path)
     suffix = _suffix(path)
@@ -264,8 +265,10 @@ def write_table(
                 if suffix == ".npy":
                     np.save(file, values)
                 else:
-                    more = {} if text is None else {text[0]: np.array(text[1], dtype=np.str_)}
-                    np.savez(file, data=values, columns=np.array(columns, dtype=np.str_), **more)  # type: ignore[arg-type]
+                    kept = {"data": values, "columns": np.array(columns, dtype=np.str_)}
+                    if text is not None:
+                        kept["text"] = np.array(text[1], dtype=np.str_)
+                    np.savez(file, **kept)  # type: ignore[arg-type]
 
 
 def _write_text(
