@@ -13,7 +13,7 @@ from rectangular_flows import load
 from rectangular_flows.cli import main
 from rectangular_flows.commands import image_samples, jobs
 from rectangular_flows.commands.image_runs import HEADLINES, KEYS, LONGER, METHODS, ImageResult, ImageRun
-from rectangular_flows.commands.image_samples import draw_bytes, real_images
+from rectangular_flows.commands.image_samples import RealImages, draw_bytes, real_images
 from rectangular_flows.commands.images_report import PUBLISHED, fid_rows, judge, other_rows
 from rectangular_flows.commands.kept import kept
 from rectangular_flows.experiment import prepare
@@ -64,11 +64,12 @@ def test_figures_are_those_of_samples_and_files(pictures):
     run = pictures.run("fashion-mnist")
     samples = load(run).sample(5000, generator=torch.Generator().manual_seed(0)).clamp(0, 1)[:40]
     samples = np.minimum(np.floor(256 * samples.double().numpy()), 255)
-    test, train = images("fashion-mnist")[TRAIN:][:40], images("fashion-mnist")[:40]
+    every, test = images("fashion-mnist")[:TRAIN], images("fashion-mnist")[TRAIN:]
+    train, drawn = every[:40], every[np.random.default_rng(0).permutation(TRAIN)]
     found = numbers(pictures)["fashion-mnist", "exact"]
     for key, n, scale in (("quality", 40, lambda x: x / 128 - 1), ("published", 20, lambda x: 2 * x - 1)):
-        # the published protocol compares with training images
-        sets = (samples, test, train) if key == "quality" else (samples, train, test)
+        # the published protocol compares with training images, drawn from all of them
+        sets = (samples, test, train) if key == "quality" else (samples, drawn[:n], drawn[n:])
         generated, real, other = (pooled(part[:n], scale) for part in sets)
         assert found[key]["n"] == n
         # 27 features, of which 9 differ: the roots of singular covariances are good to a few digits only
@@ -186,10 +187,23 @@ def test_the_floor_has_no_test_images_where_the_file_sets_none_apart(tmp_path):
     np.save(tmp_path / "marked.npy", marked)
     settings = FitSettings.from_flat({**read_preset("image-fast"), **SMALL, "data": str(tmp_path / "marked.npy")})
     real = real_images(settings, prepare(settings.data, 4, 0))
-    numbers_of = [set(part[:, 0, 0, 0].tolist()) for part in (real.test, real.floor)]
+    numbers_of = [set(part[:, 0, 0, 0].tolist()) for part in (real.test, real.train)]
     assert [len(part) for part in numbers_of] == [10, 80]
     assert not numbers_of[0] & numbers_of[1]
-    assert len(real.first(50).floor) == len(real.first(50).test) == 10
+    assert len(real.reference(50).floor) == len(real.reference(50).images) == 10
+
+
+def test_the_published_protocol_compares_with_training_images_drawn_from_all():
+    train = np.arange(101, dtype=np.uint8).reshape(-1, 1, 1, 1)
+    real = RealImages(train[:10] + 150, train)
+    some = real.reference(20, "published")
+    numbers_of = [part[:, 0, 0, 0].tolist() for part in (some.images, some.floor)]
+    assert [len(set(part)) for part in numbers_of] == [20, 20]
+    assert not set(numbers_of[0]) & set(numbers_of[1])
+    assert max(numbers_of[0]) > 80  # not the first ones
+    assert real.reference(10, "published").images.tolist() == some.images[:10].tolist()  # features are found again
+    assert len(real.reference(1000, "published").images) == 50
+    assert (some.name, some.floor_name) == ("training images", "other training images")
 
 
 def test_kept_numbers_belong_to_one_model_and_one_key(tmp_path):

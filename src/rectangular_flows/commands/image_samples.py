@@ -50,27 +50,45 @@ def check_amount(count: int, name: str) -> None:
 
 
 @dataclass(frozen=True, eq=False)
-class RealImages:
-    """What samples are compared with: the first test images; the first training images give the floor.
+class Reference:
+    """Real images that samples are compared with, and as many others for the floor; what both are called."""
 
-    Both are in the order of the files, so that features kept by content are found again, whatever the split.
-    """
-
-    test: Bytes
+    name: str
+    images: Bytes
+    floor_name: str
     floor: Bytes
-
-    def first(self, count: int) -> RealImages:
-        """So many of each, or as many as there are of both."""
-        count = min(count, len(self.test), len(self.floor))
-        return RealImages(self.test[:count], self.floor[:count])
 
     @property
     def fingerprint(self) -> str:
         """Twelve digits of a checksum."""
-        digest = hashlib.sha256(f"{self.test.shape} {self.floor.shape}\n".encode())
-        for images in (self.test, self.floor):
+        digest = hashlib.sha256(f"{self.images.shape} {self.floor.shape}\n".encode())
+        for images in (self.images, self.floor):
             digest.update(np.ascontiguousarray(images).tobytes())
         return digest.hexdigest()[:12]
+
+
+@dataclass(frozen=True, eq=False)
+class RealImages:
+    """The real images of a run, all of them, in the order of the files: features kept by content are found again."""
+
+    test: Bytes
+    train: Bytes
+
+    def reference(self, count: int, protocol: Protocol = "fid") -> Reference:
+        """What samples are compared with, so many images or as many as there are.
+
+        FID is between samples and the first test images, the floor between the first training images and these. Under the
+        published protocol samples were compared with the whole training set; a part of it has to be drawn to stand for
+        the whole, since files need not be in random order (those of MNIST are not: its first images are by few writers),
+        and others drawn make the floor.
+        """
+        if protocol == "published":
+            order = np.random.default_rng(0).permutation(len(self.train))
+            count = min(count, len(order) // 2)
+            drawn, others = self.train[order[:count]], self.train[order[count : 2 * count]]
+            return Reference("training images", drawn, "other training images", others)
+        count = min(count, len(self.test), len(self.train))
+        return Reference("test images", self.test[:count], "training images", self.train[:count])
 
 
 def real_images(settings: FitSettings, data: Prepared) -> RealImages:
@@ -83,9 +101,9 @@ def real_images(settings: FitSettings, data: Prepared) -> RealImages:
     source, size = settings.data.data, settings.data.height_and_width
     path = Path(str(source))
     whole = load_images(path if path.exists() else str(source), validation_fraction=0.0, test_fraction=0.0, size=size)
-    # without test images in the files, those of the run were drawn out of the others, which are no floor then
-    floor = whole.train if len(whole.test) else _bytes_of(data.train)
-    return RealImages(_bytes_of(data.test), floor)
+    # without test images in the files, those of the run were drawn out of the others
+    train = whole.train if len(whole.test) else _bytes_of(data.train)
+    return RealImages(_bytes_of(data.test), train)
 
 
 def find_network(
@@ -123,10 +141,7 @@ def quality_of(
     console: Console | None = None,
     title: str = "",
 ) -> ImageQuality:
-    """Samples of a run against its first test images, beside the first training images against these.
-
-    Under the published protocol it is the other way round, as it was there: samples against training images, and test
-    images against these for the floor.
+    """Samples of a run against real images, beside other real images against these: see :meth:`RealImages.reference`.
 
     The result is kept in the folder, features in the cache of :func:`~rectangular_flows.metrics.features`: a smaller
     ``count`` takes the first of the same samples, and computes no feature again.
@@ -143,28 +158,21 @@ def quality_of(
         title: of the run, for that.
     """
     check_amount(count, "count")
-    some = real.first(count)
-    count = len(some.test)
+    some = real.reference(count, protocol)
+    count = len(some.images)
     check_amount(count, "real images")
-    against = "training" if protocol == "published" else "test"
     used = f"network {network.sha256[:12]}, images {some.fingerprint}"
-    key = f"{protocol}, against {against} images, n {count}, seed {seed}, {used}"
+    key = f"{protocol}, against {some.name}, n {count}, seed {seed}, {used}"
 
     def compute() -> dict[str, Any]:
         # at least SAMPLES are drawn: fewer draws need not be the first of more, nor decoded to the very same bytes
-        sets = {
-            "samples": draw_bytes(flow, max(count, SAMPLES), seed)[:count],
-            "test images": some.test,
-            "training images": some.floor,
-        }
-        found = {}
-        for name, images in sets.items():
+        samples = draw_bytes(flow, max(count, SAMPLES), seed)[:count]
+        found = []
+        for name, images in (("samples", samples), (some.name, some.images), (some.floor_name, some.floor)):
             text = f"{title and title + ': '}features of {count:,} {name}"
             with WorkDisplay(console or Console(quiet=True), text) as display:
-                found[name] = features(images, network, protocol=protocol, progress=display.at)
-        reference = found.pop(f"{against} images")
-        generated, floor = found.values()
-        return asdict(compare_images(generated, reference, floor, seed=0))
+                found.append(features(images, network, protocol=protocol, progress=display.at))
+        return asdict(compare_images(*found, seed=0))
 
     return _quality(kept(folder, _FILE, key, compute))
 
@@ -193,6 +201,7 @@ def _bytes_of(rows: Any) -> Bytes:
 __all__ = [
     "SAMPLES",
     "RealImages",
+    "Reference",
     "check_amount",
     "draw_bytes",
     "figures_of",

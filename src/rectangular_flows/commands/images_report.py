@@ -30,7 +30,8 @@ FID_HEADINGS = ("data", "method", "published", "ours, same", "floor", "n", "FID"
 OTHER_HEADINGS = ("data", "method", "n", "KID", "floor", "precision", "floor", "recall", "floor", "distance")
 FID_CAPTION = (
     "published: the paper's FID, 50,000 samples, by a protocol of its own; ours, same: ours by that protocol, n samples "
-    "against n training images. FID: as it is defined, against n test images. floor: training against test images, same n."
+    "against n training images drawn from all; its floor: n others against these. FID: as it is defined, against n test "
+    "images; its floor: n training images against these."
 )
 OTHER_CAPTION = (
     "KID ± its standard error; floors: training against test images, same n (of precision and recall: what perfect "
@@ -39,8 +40,9 @@ OTHER_CAPTION = (
 _MEANING = """
 **Two protocols.** The published figures fed the Inception network 2x − 1 with x from 0 to 255, where it expects −1 to 1, and
 compared 50,000 samples with the training set. They compare with each other only, and with the column *ours, same*, which
-feeds the network the same way, at a smaller n (FID falls as n grows: this is to our disadvantage). *FID* is computed
-as FID is defined. Values of one n compare; each is beside its *floor*, what real images score at that n.
+feeds the network the same way and compares with training images drawn from all, at a smaller n (FID falls as n grows:
+this is to our disadvantage). *FID* is computed as FID is defined. Values of one n compare; each is beside its *floor*,
+what real images score at that n.
 
 *KID* has no bias that depends on n. *Precision* is the share of samples that lie where real images do, *recall* that of real
 images that lie where samples do.
