@@ -55,7 +55,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if "invalid choice: " in message:
-            from .settings import nearest
+            from .spelling import nearest
 
             word = message.split("invalid choice: ")[1].split("'")[1]
             known = message.split("choose from ")[-1].rstrip(")").replace("'", "").split(", ")

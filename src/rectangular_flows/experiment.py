@@ -23,7 +23,8 @@ from .manifold import RectangularFlow
 from .metrics import estimate_dimension
 from .models import build_flow
 from .progress import TrainingDisplay
-from .settings import DataSettings, FitSettings, check_keys, nearest
+from .settings import DataSettings, FitSettings, check_keys
+from .spelling import nearest
 from .storage import fingerprint, load_model, read_description
 from .training import Run, fit
 from .training.folder import read_config

@@ -13,7 +13,8 @@ from typing import Any, Literal, NoReturn
 from jsonargparse import ActionYesNo, ArgumentParser
 
 from . import toml
-from .settings import DEFAULT_PRESET, Setting, all_settings, is_optional, nearest, preset_names, read_preset, read_toml
+from .settings import DEFAULT_PRESET, Setting, all_settings, is_optional, preset_names, read_preset, read_toml
+from .spelling import nearest
 
 _TITLES = {
     "data": "data",

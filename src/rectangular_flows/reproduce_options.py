@@ -123,7 +123,7 @@ def _given(arguments: argparse.Namespace, **names: str) -> dict[str, Any]:
 
 def _chosen(text: str | None, known: Sequence[str], what: str, unasked: Sequence[str] | None = None) -> list[str]:
     """The names in a list with commas, each known, in the order in which they are known; without a list those unasked."""
-    from .settings import nearest
+    from .spelling import nearest
 
     words = list(known if unasked is None else unasked) if text is None else text.split(",")
     for word in words:

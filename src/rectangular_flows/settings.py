@@ -6,7 +6,6 @@ Imports no torch: ``rnf fit --help`` lists the fields, their defaults and what t
 
 from __future__ import annotations
 
-import difflib
 import importlib.resources
 import inspect
 import re
@@ -19,6 +18,7 @@ from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
+from .spelling import nearest
 from .training.config import TrainingConfig, VolumeSettings
 
 DEFAULT_PRESET = "table"
@@ -235,12 +235,6 @@ def check_keys(keys: Iterable[str], where: str) -> None:
             raise ValueError(f"{where}: unknown setting {key!r}.{nearest(key, known)}")
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """' Did you mean …?', or nothing."""
-    close = difflib.get_close_matches(word, list(known), 1, 0.6)
-    return f" Did you mean {close[0]!r}?" if close else ""
-
-
 def read_toml(path: str | Path) -> dict[str, Any]:
     """A configuration file: flat keys; the table 'record' of a run's own config.toml is passed over."""
     path = Path(path)
@@ -309,7 +303,6 @@ __all__ = [
     "all_settings",
     "check_keys",
     "is_optional",
-    "nearest",
     "preset_names",
     "read_preset",
     "read_toml",

@@ -105,7 +105,11 @@ def test_without_the_network_the_rest_is_there(pictures, tmp_path, capsys):
     runs = json.loads((out / "images" / "results.json").read_text())["runs"]
     assert all(run["quality"] is None and run["distance"] > 0 for run in runs)
     assert main([*command, "--methods", "exact", "--skip-fid"]) == 0
-    assert "pip download" not in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "pip download" not in said
+    assert all(heading not in said for heading in ("floor", "KID", "ours, same"))  # empty columns are left out
+    assert "published" in said
+    assert "distance" in said
 
 
 @pytest.mark.parametrize(

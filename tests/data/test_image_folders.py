@@ -202,6 +202,12 @@ def test_archives(tmp_path):
     np.savez(path, images=train, labels=digits(19))
     with pytest.raises(DataError, match="20 images and 19 labels"):
         load_images(path)
+    np.savez(path, images=train, labels=digits(20).astype(float))
+    np.testing.assert_array_equal(load_images(path, test_fraction=0, validation_fraction=0).train_labels, digits(20))
+    for wrong in (0.5, np.nan, np.inf):
+        np.savez(path, images=train, labels=np.full(20, wrong))
+        with pytest.raises(DataError, match="Expected one whole number for each image"):
+            load_images(path)
     np.savez(path, images=train, labels=np.array([{}] * 20))
     with pytest.raises(DataError, match="cannot be read"):  # a pickle inside
         load_images(path)

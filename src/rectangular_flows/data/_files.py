@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import tempfile
@@ -13,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from ..spelling import nearest
 
 Array = npt.NDArray[Any]
 CHUNK_BYTES = 64 * 2**20
@@ -38,13 +39,6 @@ def listing(items: Sequence[object], limit: int = 5, mark: str = "'") -> str:
     """
     shown = ", ".join(f"{mark}{item}{mark}" for item in items[:limit])
     return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
-
-
-def nearest(name: str, options: Sequence[str]) -> str:
-    """' Did you mean …?' with the most similar option, or nothing when none is similar."""
-    lowered = {option.lower(): option for option in reversed(options)}
-    match = difflib.get_close_matches(name.lower(), list(lowered), n=1)
-    return f" Did you mean '{lowered[match[0]]}'?" if match else ""
 
 
 def existing_file(path: Path) -> Path:

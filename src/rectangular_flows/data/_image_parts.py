@@ -36,7 +36,7 @@ def part(images: Array, labels: Array | None, source: Path, classes: int | None 
 
     Args:
         images: (N, C, H, W).
-        labels: (N,) or (N, 1), integers.
+        labels: (N,) or (N, 1), whole numbers, of whatever type.
         source: for the message.
         classes: labels must lie in 0 … classes − 1.
     """
@@ -44,7 +44,10 @@ def part(images: Array, labels: Array | None, source: Path, classes: int | None 
         raise DataError(f"Expected images in '{source}'; got none (shape {images.shape}).")
     if labels is None:
         return images, None
-    if labels.dtype.kind not in "iu" or labels.size != len(labels):
+    whole = labels.dtype.kind in "iu" or (
+        labels.dtype.kind == "f" and bool((np.isfinite(labels) & (np.floor(labels) == labels)).all())
+    )
+    if not whole or labels.size != len(labels):
         raise DataError(
             f"Expected one whole number for each image as labels of '{source}'; got type {labels.dtype} and shape "
             f"{labels.shape}."

@@ -24,8 +24,9 @@ from typing import IO, Any
 
 import numpy as np
 
+from ..spelling import nearest
 from ._arrays import load_npy
-from ._files import Array, DataError, MissingFileError, nearest
+from ._files import Array, DataError, MissingFileError
 from .download import data_root
 from .safe_pickle import read_frame
 

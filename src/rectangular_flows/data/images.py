@@ -14,8 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import warn
+from ..spelling import nearest
 from . import _cifar
-from ._files import Array, DataError, MissingFileError, listing, nearest
+from ._files import Array, DataError, MissingFileError, listing
 from ._idx import find_idx, read_idx_folder
 from ._image_arrays import array_heads, read_image_array
 from ._image_folders import SUFFIXES, Size, image_files, read_image_folder

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ._files import DataError, nearest
+from ..spelling import nearest
+from ._files import DataError
 
 
 @dataclass(frozen=True)

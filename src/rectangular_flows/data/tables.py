@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from ..spelling import nearest
 from ._arrays import load_pyarrow, read_npy, read_npz, read_parquet
 from ._delimited import read_delimited
 from ._files import (
@@ -29,7 +30,6 @@ from ._files import (
     chunks,
     existing_file,
     listing,
-    nearest,
     replacing,
 )
 
