@@ -110,6 +110,8 @@ def test_without_the_network_the_rest_is_there(pictures, tmp_path, capsys):
     assert all(heading not in said for heading in ("floor", "KID", "ours, same"))  # empty columns are left out
     assert "published" in said
     assert "distance" in said
+    assert "Two protocols" not in (out / "images" / "report.html").read_text()
+    assert "Two protocols" in (pictures.out / "images" / "report.html").read_text()
 
 
 @pytest.mark.parametrize(

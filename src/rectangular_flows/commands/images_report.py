@@ -71,14 +71,15 @@ def show(
     if missing:
         console.print(f"note: {missing}", highlight=False, soft_wrap=True, markup=False)
     show_verdicts(console, verdicts)
-    text = "\n\n".join(part for part in (_MEANING.strip(), shortened(epochs), missing) if part)
+    meaning = _MEANING.strip() if any(result.quality is not None for result in results) else ""
+    text = "\n\n".join(part for part in (meaning, shortened(epochs), missing) if part)
     alt = "For each data set a row of panels: test images, samples of each method, images beside their projections"
     pictures = [Section("Samples", [Picture(picture, alt, "Not chosen: the first of each kind.")])] if picture else []
     return Page(
         "The paper's table of images, reproduced",
         "FID of rectangular flows on images: published, and ours.",
         [
-            Section("Results", [*(Grid(*table[1:]) for table in tables), Text(text)]),
+            Section("Results", [*(Grid(*table[1:]) for table in tables), *([Text(text)] if text else [])]),
             *pictures,
             *verdict_sections(verdicts),
         ],
