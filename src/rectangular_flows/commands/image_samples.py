@@ -79,8 +79,7 @@ class RealImages:
 
         FID is between samples and the first test images, the floor between the first training images and these. Under the
         published protocol samples were compared with the whole training set; a part of it has to be drawn to stand for
-        the whole, since files need not be in random order (those of MNIST are not: its first images are by few writers),
-        and others drawn make the floor.
+        the whole, since files need not be in random order, and others drawn make the floor.
         """
         if protocol == "published":
             order = np.random.default_rng(0).permutation(len(self.train))

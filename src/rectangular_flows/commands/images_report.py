@@ -63,9 +63,9 @@ def show(
         _filled("FID of samples", FID_HEADINGS, fid_rows(names, results), FID_CAPTION),
         _filled("Other measures", OTHER_HEADINGS, other_rows(results), OTHER_CAPTION),
     ]
+    tables = [table for table in tables if table[2]]  # of sets that are not at hand there are no other measures
     for title, headings, rows, caption in tables:
-        if rows:
-            show_table(console, title, headings, rows, caption, left=2)
+        show_table(console, title, headings, rows, caption, left=2)
     if epochs is not None:
         console.print(shortened(epochs), highlight=False)
     if missing:
@@ -93,8 +93,7 @@ def _filled(
     """A table without its empty columns; without features of samples its caption has nothing to explain."""
     kept = [i for i in range(len(headings)) if any(row[i] for row in rows)]
     left = [headings[i] for i in kept]
-    explained = "floor" in left or not rows
-    return title, left, [[row[i] for i in kept] for row in rows], caption if explained else ""
+    return title, left, [[row[i] for i in kept] for row in rows], caption if "floor" in left else ""
 
 
 def fid_rows(names: Sequence[str], results: Sequence[ImageResult]) -> list[list[str]]:
