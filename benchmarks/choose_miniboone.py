@@ -23,10 +23,11 @@ import torch
 from rich.console import Console
 
 from rectangular_flows.data.download import data_root
-from rectangular_flows.experiment import run_settings
 from rectangular_flows.metrics.frechet import fid_like
+from rectangular_flows.runs.launch import run_settings
 from rectangular_flows.settings import FitSettings, read_preset
-from rectangular_flows.storage import load_model, write_atomically
+from rectangular_flows.storage.files import write_atomically
+from rectangular_flows.storage.models import load_model
 
 PARTS = 3
 SAMPLES = 50_000

@@ -5,8 +5,9 @@ import json
 import pytest
 import torch
 
-from benchmarks.published import published_exact, published_stochastic
-from rectangular_flows import RectangularFlow, bench, flows
+from rectangular_flows import RectangularFlow, flows
+from rectangular_flows.paper import bench
+from rectangular_flows.paper.published import published_exact, published_stochastic
 from rectangular_flows.volume import Exact
 from tests.conftest import shaken
 

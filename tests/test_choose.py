@@ -9,7 +9,7 @@ import torch
 
 from benchmarks import choose_miniboone
 from rectangular_flows.settings import read_preset
-from rectangular_flows.storage import load_model
+from rectangular_flows.storage.models import load_model
 
 
 def test_every_row_is_unseen_once(tmp_path, monkeypatch):

@@ -17,7 +17,7 @@ import torch
 
 import rectangular_flows as rnf
 from rectangular_flows.cli import main
-from rectangular_flows.experiment import ChangedDataWarning, data_of
+from rectangular_flows.runs.launch import ChangedDataWarning, data_of
 from tests.browser import opened_in_a_browser
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}

@@ -5,8 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from rectangular_flows.commands.report import plot_command, report_command
-from rectangular_flows.commands.score import OffSphereWarning, sample_command, score_command
+from rectangular_flows.cli.report import plot_command, report_command
+from rectangular_flows.cli.score import OffSphereWarning, sample_command, score_command
 from rectangular_flows.data.sphere import to_degrees
 from rectangular_flows.data.tables import DataError, read_table
 from tests.test_cli import refused, run

@@ -14,11 +14,11 @@ from rich.console import Console
 import rectangular_flows as rnf
 from rectangular_flows import flows
 from rectangular_flows.cli import main
-from rectangular_flows.commands.report import plot_command, report_command
-from rectangular_flows.commands.score import sample_command, score_command
+from rectangular_flows.cli.report import plot_command, report_command
+from rectangular_flows.cli.score import sample_command, score_command
 from rectangular_flows.data import ImageRows
 from rectangular_flows.data.images import ImagesWarning, holds_images, images_like, picture_names
-from rectangular_flows.experiment import ChangedDataWarning, build_flow, data_of, prepare, run_settings
+from rectangular_flows.runs.launch import ChangedDataWarning, build_flow, data_of, prepare, run_settings
 from rectangular_flows.settings import DataSettings, FitSettings, ModelSettings, read_preset
 from rectangular_flows.training import Objective
 from rectangular_flows.training.rows import Picked, check, pick, split, take
@@ -61,18 +61,19 @@ def tiny(pixels="logit", dtype=torch.float64):
 def test_density_against_autograd_and_singular_values(pixels, model_units):
     flow, x = tiny(pixels)
     x = flow.to_model_units(x) if model_units else x
-    z = flow.encode(x, model_units=model_units)
-    decode = torch.func.vmap(torch.func.jacrev(lambda v: flow.decode(v[None], model_units=model_units)[0].flatten()))
+    view = flow.in_model_units if model_units else flow
+    z = view.encode(x)
+    decode = torch.func.vmap(torch.func.jacrev(lambda v: view.decode(v[None])[0].flatten()))
     J = decode(z)
     assert J.shape == (6, 12, 2)
     expected = flow.latent.log_prob(z) - torch.linalg.svdvals(J).log().sum(dim=1)
-    torch.testing.assert_close(flow.log_prob(x, model_units=model_units), expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(view.log_prob(x), expected, rtol=0, atol=1e-10)
 
 
 def test_training_skips_the_embedding_and_densities_of_pixels_do_not():
     flow, x = tiny()
     z = flow.encode(x)
-    core, tail = core_and_tail(flow, z, model_units=True)
+    core, tail = core_and_tail(flow.in_model_units, z)
     assert [type(link).__name__ for link in tail] == ["OrthonormalEmbedding"]
     assert core[-1].out_shape == (7,)
     core, tail = core_and_tail(flow, z)
@@ -87,7 +88,7 @@ def test_the_start_is_pca():
     centred = (y - y.mean(dim=0)).double()
     U = torch.linalg.svd(centred, full_matrices=False).Vh[:6].T
     expected = (centred @ U @ U.T).square().sum() / len(y)
-    error = flow.reconstruction_error(y.unflatten(1, (1, 28, 28)), model_units=True).mean()
+    error = flow.in_model_units.reconstruction_error(y.unflatten(1, (1, 28, 28))).mean()
     assert error.item() == pytest.approx(float(centred.square().sum() / len(y) - expected), rel=1e-3)
     z = flow.encode(take(data.train, slice(None)))
     torch.testing.assert_close(torch.cov(z.T), torch.eye(6), rtol=0, atol=0.02)

@@ -35,21 +35,20 @@ def units(D=6):
 )
 @pytest.mark.parametrize("model_units", [False, True])
 def test_manifold_methods(flow, model_units):
+    view = flow.in_model_units if model_units else flow
     z = torch.randn(4, flow.latent_dim, dtype=torch.float64)
-    x = flow.decode(z, model_units=model_units)
+    x = view.decode(z)
     assert x.shape == (4, *flow.data_shape)
-    torch.testing.assert_close(flow.encode(x, model_units=model_units), z, rtol=0, atol=1e-9)
-    torch.testing.assert_close(flow.project(x, model_units=model_units), x, rtol=0, atol=1e-9)
-    assert float(flow.reconstruction_error(x, model_units=model_units).detach().max()) < 1e-16
-    J = torch.func.vmap(
-        torch.func.jacrev(lambda v: flow.decode(v.unsqueeze(0), model_units=model_units).squeeze(0).flatten())
-    )(z)
-    torch.testing.assert_close(flow.jacobian(z, model_units=model_units), J, rtol=0, atol=1e-10)
+    torch.testing.assert_close(view.encode(x), z, rtol=0, atol=1e-9)
+    torch.testing.assert_close(view.project(x), x, rtol=0, atol=1e-9)
+    assert float(view.reconstruction_error(x).detach().max()) < 1e-16
+    J = torch.func.vmap(torch.func.jacrev(lambda v: view.decode(v.unsqueeze(0)).squeeze(0).flatten()))(z)
+    torch.testing.assert_close(view.jacobian(z), J, rtol=0, atol=1e-10)
     singular = torch.linalg.svdvals(J)
-    torch.testing.assert_close(flow.singular_values(z, model_units=model_units), singular, rtol=0, atol=1e-10)
+    torch.testing.assert_close(view.singular_values(z), singular, rtol=0, atol=1e-10)
     volume = singular.log().sum(-1)
-    torch.testing.assert_close(flow.log_volume(z, model_units=model_units), volume, rtol=0, atol=1e-9)
-    log_prob = flow.log_prob(x, model_units=model_units)
+    torch.testing.assert_close(view.log_volume(z), volume, rtol=0, atol=1e-9)
+    log_prob = view.log_prob(x)
     torch.testing.assert_close(log_prob, flow.latent.log_prob(z) - volume, rtol=0, atol=1e-8)
 
 
@@ -79,13 +78,13 @@ def test_units_change_the_measure_and_not_the_probability():
     scale = torch.tensor([2.0, 5.0], dtype=torch.float64)
     flow = make_flow(2, 1, outer=flows.Standardise(torch.tensor([1.0, -3.0], dtype=torch.float64), scale))
     z = torch.linspace(-1, 1, 5, dtype=torch.float64).unsqueeze(1)
-    y = flow.decode(z, model_units=True)
+    y = flow.in_model_units.decode(z)
     x = flow.to_data_units(y)
     torch.testing.assert_close(x, flow.decode(z))
     torch.testing.assert_close(flow.to_model_units(x), y)
-    J = flow.jacobian(z, model_units=True)
+    J = flow.in_model_units.jacobian(z)
     ratio = (scale.unsqueeze(-1) * J).norm(dim=(1, 2)).log() - J.norm(dim=(1, 2)).log()
-    torch.testing.assert_close(flow.log_prob(y, model_units=True) - flow.log_prob(x), ratio, rtol=0, atol=1e-10)
+    torch.testing.assert_close(flow.in_model_units.log_prob(y) - flow.log_prob(x), ratio, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("latent", ["real-nvp", "zuko"])
@@ -170,8 +169,8 @@ def test_image_training_step():
     x = torch.rand(5, 1, 4, 6, dtype=torch.float64)
     for method in (rnf.volume.Exact(), rnf.volume.Exact(bundle_size=2), rnf.volume.Stochastic()):
         y = flow.to_model_units(x)
-        z = flow.encode(y, model_units=True)
-        x_hat, L = method(flow, z, model_units=True)
+        z = flow.in_model_units.encode(y)
+        x_hat, L = method(flow.in_model_units, z)
         (L - flow.latent.log_prob(z) + (y - x_hat).square().flatten(1).sum(1)).mean().backward()
     assert all(p.grad is not None for p in flow.ambient.parameters())
 
@@ -297,10 +296,81 @@ def test_single_precision_weights_in_a_double_model():
         (lambda: make_flow().decode(torch.zeros(3)), r"Expected input shape \(batch, 3\); got \(3,\)"),
         (lambda: RectangularFlow(flows.RealNVP(3), flows.RealNVP(4)), "got d = 4 and D = 3"),
         (lambda: RectangularFlow(flows.RealNVP(3), flows.RealNVP(2), flows.Logit(4)), r"Logit expects shape \(4,\)"),
-        (lambda: RectangularFlow(flows.RealNVP(3), flows.RealNVP(2), pad=flows.Pad(1, 3)), "h is on 2"),
+        (lambda: RectangularFlow(flows.RealNVP(3), flows.RealNVP(2), pad=flows.Pad(1, 3)), "latent density is on 2"),
         (lambda: make_flow().sample(-1), "got -1"),
     ],
 )
 def test_mistakes_are_told(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+def _flow_with_units(kind: str, dim: int, dtype: torch.dtype) -> RectangularFlow:
+    torch.manual_seed(0)
+    if kind == "plain":
+        ambient, outer = flows.RealNVP(4, zero_init=False), []
+    elif kind == "standardised":
+        ambient = flows.RealNVP(4, zero_init=False)
+        outer = [flows.Standardise(torch.randn(4), torch.tensor([0.1, 1.0, 30.0, 2.0]))]
+    else:
+        ambient = flows.RealNVP(4, zero_init=False)
+        outer = [flows.OrthonormalEmbedding(4, (1, 2, 3)), flows.Logit((1, 2, 3), margin=0.05)]
+    return RectangularFlow(ambient, flows.RealNVP(dim, zero_init=False), outer).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dim", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["plain", "standardised", "logit"])
+@pytest.mark.parametrize("rows", [1, 7])
+def test_score_is_one_pass_over_what_the_methods_say(kind, dim, rows, dtype):
+    flow = _flow_with_units(kind, dim, dtype)
+    x = torch.rand(rows, *flow.data_shape, dtype=dtype) * 0.8 + 0.1
+    y, view = flow.to_model_units(x), flow.in_model_units
+    found = flow.score(x)
+    tight = {"rtol": 1e-4, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 1e-9, "atol": 1e-9}
+    torch.testing.assert_close(found.z, flow.encode(x), **tight)
+    torch.testing.assert_close(found.x_hat, flow.project(x), **tight)
+    # independent: log-density by the singular values of an autograd Jacobian, in both units
+    for value, chain in ((found.log_prob, flow), (found.model_log_prob, view)):
+        J = torch.func.vmap(torch.func.jacrev(lambda v, f=chain: f.decode(v[None])[0].flatten()))(found.z)
+        volume = torch.linalg.svdvals(J.double()).log().sum(dim=1)
+        torch.testing.assert_close(value.double(), flow.latent.log_prob(found.z).double() - volume, **tight)
+    for value, a, b in (
+        (found.squared_distance, x, flow.project(x)),
+        (found.model_squared_distance, y, view.project(y)),
+    ):
+        assert value.dtype == torch.float64
+        torch.testing.assert_close(value, (a.double() - b.double()).flatten(1).square().sum(1), rtol=1e-3, atol=1e-6)
+
+
+def test_score_encodes_each_row_once_and_pushes_its_tangents_once(monkeypatch):
+    flow = _flow_with_units("standardised", 1, torch.float64)
+    coupling = type(flow.ambient.layers[0])
+    calls = {"inverse": 0, "linearize": 0}
+    for name in calls:
+        original = getattr(coupling, name)
+
+        def counted(self, *args, _name=name, _original=original):
+            calls[_name] += 1
+            return _original(self, *args)
+
+        monkeypatch.setattr(coupling, name, counted)
+    flow.score(torch.randn(5, 4, dtype=torch.float64), check=False)
+    links = len(flow.ambient.layers)
+    assert calls == {"inverse": links, "linearize": links}
+
+
+def test_score_in_batches_is_score_at_once():
+    flow = _flow_with_units("standardised", 2, torch.float64)
+    x = torch.randn(10, 4, dtype=torch.float64)
+    at_once, batched = flow.score(x), flow.score(x, batch_size=3)
+    for name in ("z", "x_hat", "log_prob", "squared_distance", "model_log_prob", "model_squared_distance"):
+        torch.testing.assert_close(getattr(at_once, name), getattr(batched, name), rtol=1e-12, atol=1e-12)
+
+
+def test_kind_dtype_and_device():
+    flow = _flow_with_units("logit", 2, torch.float64)
+    assert (flow.kind, flow.dtype, flow.device) == ("image", torch.float64, torch.device("cpu"))
+    assert flow.in_model_units.kind == "image"
+    assert _flow_with_units("plain", 2, torch.float32).kind == "table"
+    assert RectangularFlow(flows.Identity(2), flows.Identity(1)).dtype == torch.float32

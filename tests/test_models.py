@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rectangular_flows.models import build_flow
+from rectangular_flows.runs.build import build_flow
 from rectangular_flows.settings import ModelSettings
 from tests.conftest import shaken
 
@@ -89,7 +89,7 @@ def test_columns_beyond_a_dtype_are_told(shift, scale, message):
     assert samples.dtype == torch.float64
     assert samples.mean().item() == pytest.approx(rows[:, 0].mean().item(), abs=0.3 * scale)
     assert samples.std().item() == pytest.approx(rows[:, 0].std().item(), rel=0.5)  # PCA of 2 of 4 dimensions
-    assert (flow.squared_distance(rows) >= 0).all()
+    assert (flow.reconstruction_error(rows) >= 0).all()
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@
 import pytest
 
 from rectangular_flows.cli import main
-from rectangular_flows.commands import circle, images, ood_reproduction, tabular
 from rectangular_flows.data.tables import DataError
+from rectangular_flows.paper import circle, images, ood_reproduction, tabular
 
 
 @pytest.fixture

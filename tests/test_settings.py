@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rectangular_flows import toml
-from rectangular_flows.options import parse_fit
+from rectangular_flows.cli.options import parse_fit
 from rectangular_flows.settings import (
     DEFAULT_PRESET,
     FitSettings,

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import rectangular_flows as rnf
-from rectangular_flows.storage import fingerprint, write_atomically
+from rectangular_flows.storage.files import fingerprint, write_atomically
 
 
 def make(dtype=torch.float32):

@@ -8,12 +8,12 @@ from ._lazy import lazy
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import errors, flows, volume
+    from . import densities, errors, flows, volume
     from .estimator import RectangularFlowEstimator
     from .manifold import RectangularFlow
     from .outliers import RectangularFlowOutlierDetector
-    from .storage import load_model as load
-    from .storage import save_model as save
+    from .storage.models import load_model as load
+    from .storage.models import save_model as save
     from .training import Run, TrainingConfig, fit
 
 _HOMES = {
@@ -22,11 +22,12 @@ _HOMES = {
     "RectangularFlowOutlierDetector": ".outliers",
     "Run": ".training.run",
     "TrainingConfig": ".training.config",
+    "densities": "",
     "errors": "",
     "fit": ".training.loop",
     "flows": "",
-    "load": ".storage:load_model",
-    "save": ".storage:save_model",
+    "load": ".storage.models:load_model",
+    "save": ".storage.models:save_model",
     "volume": "",
 }
 __getattr__, _names = lazy(__name__, _HOMES)
@@ -43,6 +44,7 @@ __all__ = [
     "Run",
     "TrainingConfig",
     "__version__",
+    "densities",
     "errors",
     "fit",
     "flows",

@@ -15,10 +15,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from .experiment import build_flow
 from .manifold import RectangularFlow
+from .runs.launch import build_flow
 from .settings import DEFAULT_PRESET, FitSettings, read_preset
-from .storage import load_model, read_description, save_model
+from .storage.models import load_model, read_description, save_model
 from .training import fit
 from .training.rows import shuffled
 from .training.setup import threads_for
@@ -166,7 +166,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def _display(self) -> Any:
         from rich.console import Console
 
-        from .progress import TrainingDisplay
+        from .runs.display import TrainingDisplay
 
         return TrainingDisplay(Console(stderr=True), type(self).__name__, quiet=not self.verbose)
 
@@ -225,7 +225,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def reconstruction_error(self, X: ArrayLike) -> Array:
         """Squared distance of every row from its projection, in the units of X, (N,)."""
-        return self._apply(self._flow.squared_distance, X)
+        return self._apply(self._flow.reconstruction_error, X)
 
     # --- the density
 
@@ -238,8 +238,8 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         flow, rows = self._flow, self._rows(X).to(_device(self._flow))
         with torch.no_grad():
             units = flow.to_model_units(rows)
-            error = flow.reconstruction_error(units, model_units=True)
-            return float((flow.log_prob(units, model_units=True) - self.beta * error).mean())
+            error = flow.in_model_units.reconstruction_error(units)
+            return float((flow.in_model_units.log_prob(units) - self.beta * error).mean())
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
         """New rows, (n_samples, D); by ``random_state``, or else by the estimator's."""

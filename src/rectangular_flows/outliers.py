@@ -100,7 +100,7 @@ class RectangularFlowOutlierDetector(OutlierMixin, RectangularFlowEstimator):
         return self._of_rows(self._rows(X))
 
     def _of_rows(self, rows: Tensor) -> tuple[Array, Array]:
-        parts = (self._over(function, rows) for function in (self.flow_.log_prob, self.flow_.squared_distance))
+        parts = (self._over(function, rows) for function in (self.flow_.log_prob, self.flow_.reconstruction_error))
         log_density, error = (part.astype(np.float64) for part in parts)
         return log_density, error
 

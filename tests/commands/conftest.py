@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from rectangular_flows.cli import main
-from rectangular_flows.commands import image_runs, jobs
+from rectangular_flows.paper import image_runs
+from rectangular_flows.runs import jobs
 from rectangular_flows.settings import read_preset
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"

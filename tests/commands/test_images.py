@@ -11,18 +11,19 @@ from scipy.linalg import sqrtm
 
 from rectangular_flows import load
 from rectangular_flows.cli import main
-from rectangular_flows.commands import image_samples, jobs
-from rectangular_flows.commands.image_runs import HEADLINES, KEYS, LONGER, METHODS, ImageResult, ImageRun
-from rectangular_flows.commands.image_samples import RealImages, draw_bytes, real_images
-from rectangular_flows.commands.images_report import PUBLISHED, fid_rows, judge, other_rows
-from rectangular_flows.commands.kept import kept
-from rectangular_flows.experiment import prepare
+from rectangular_flows.evaluation import image_samples
+from rectangular_flows.evaluation.image_samples import RealImages, draw_bytes, real_images
 from rectangular_flows.metrics.image_quality import ImageQuality
 from rectangular_flows.metrics.two_sample import Compared
+from rectangular_flows.paper.image_runs import HEADLINES, KEYS, LONGER, METHODS, ImageResult, ImageRun
+from rectangular_flows.paper.images_report import PUBLISHED, fid_rows, judge, other_rows
 from rectangular_flows.plots.gallery import Gallery, draw_gallery
 from rectangular_flows.plots.images import DPI, mosaic
+from rectangular_flows.runs import jobs
+from rectangular_flows.runs.kept import kept
+from rectangular_flows.runs.launch import prepare
 from rectangular_flows.settings import FitSettings, read_preset
-from rectangular_flows.storage import load_tensors, save_tensors
+from rectangular_flows.storage.files import load_tensors, save_tensors
 from rectangular_flows.training.folder import read_history
 
 from .conftest import SMALL, TRAIN, Pooled, images

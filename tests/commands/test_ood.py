@@ -10,10 +10,10 @@ import torch
 
 from rectangular_flows import RectangularFlow, TrainingConfig, flows
 from rectangular_flows.cli import main
-from rectangular_flows.commands.judge import judge_run
-from rectangular_flows.commands.square_flow import log_likelihood_of_square_flow, square_flow, square_log_prob
-from rectangular_flows.experiment import open_run, prepare, settings_of
+from rectangular_flows.evaluation.judge import judge_run
 from rectangular_flows.metrics.out_of_distribution import auroc, stump_accuracy
+from rectangular_flows.paper.square_flow import log_likelihood_of_square_flow, square_flow, square_log_prob
+from rectangular_flows.runs.launch import open_run, prepare, settings_of
 from rectangular_flows.training.rows import take
 from tests.conftest import shaken
 
@@ -285,7 +285,7 @@ def test_densities_of_the_square_contrast_are_those_of_the_whole_jacobian(rows):
     pixels, model = square_log_prob(square, x)
     with torch.no_grad():
         torch.testing.assert_close(pixels, square.log_prob(x))
-        torch.testing.assert_close(model, square.log_prob(square.to_model_units(x), model_units=True))
+        torch.testing.assert_close(model, square.in_model_units.log_prob(square.to_model_units(x)))
 
 
 def test_the_square_contrast_learns():

@@ -7,16 +7,8 @@ import numpy as np
 import pytest
 
 from rectangular_flows.cli import main
-from rectangular_flows.commands.reproduction import mean_and_error
-from rectangular_flows.commands.tabular import (
-    KEYS,
-    METHODS,
-    PUBLISHED,
-    Group,
-    Result,
-    judge,
-    table_rows,
-)
+from rectangular_flows.paper.reproduction import mean_and_error
+from rectangular_flows.paper.tabular import KEYS, METHODS, PUBLISHED, Group, Result, judge, table_rows
 from rectangular_flows.settings import FitSettings, preset_names, read_preset
 
 
@@ -90,7 +82,7 @@ def test_every_set_has_its_presets_and_they_are_valid():
 
 
 def test_published_presets_have_the_published_number_of_parameters():
-    from rectangular_flows.experiment import build_flow
+    from rectangular_flows.runs.launch import build_flow
 
     for name, (columns, parameters) in {"power": (6, 514_378), "gas": (8, 518_010), "miniboone": (43, 590_198)}.items():
         settings = FitSettings.from_flat(read_preset(f"{name}-published"))

@@ -5,9 +5,9 @@ import torch
 from torch.distributions import Categorical, MixtureSameFamily, MultivariateNormal
 
 import rectangular_flows as rnf
+from rectangular_flows.densities import MixtureDensity
+from rectangular_flows.densities.mixture import FewerComponentsWarning
 from rectangular_flows.errors import NonFiniteError, RankDeficientError
-from rectangular_flows.flows import MixtureDensity
-from rectangular_flows.flows.mixture import FewerComponentsWarning
 from rectangular_flows.settings import FitSettings
 
 
@@ -128,7 +128,7 @@ def test_a_row_far_out_does_not_blur_the_others(far):
 
 
 def test_it_is_a_setting_and_is_saved(tmp_path):
-    from rectangular_flows.models import build_flow
+    from rectangular_flows.runs.build import build_flow
 
     settings = FitSettings.from_flat({"latent_dim": 2, "latent": "mixture", "latent_components": 3, "layers": 2})
     rows = torch.randn(200, 4, generator=torch.Generator().manual_seed(0)).numpy()

@@ -1,16 +1,16 @@
 """Layers and flows: every one an :class:`Injection` or a :class:`Bijection`."""
 
+from typing import Any
+
 from .actnorm import ActNorm
-from .adapters import Density, FlowDensity, ZukoDensity, as_density
 from .coupling import AffineCoupling, CheckerboardMask, Mask, SliceMask, even_odd, halves, keep_nothing, leading
-from .data import Logit, Standardise
 from .injection import Bijection, BijectiveChain, Chain, Identity, Injection, TangentMap, chain
 from .linear import FreeLinear, LULinear, OrthonormalEmbedding, Permutation, Whitening
-from .mixture import MixtureDensity
 from .multiscale import OnFirstHalf, Split, Squeeze
 from .networks import MLP, Constant, Network, ResidualConvNet, ResidualMLP
 from .pad import Pad
 from .realnvp import MultiscaleRealNVP, RealNVP, square_multiscale_realnvp
+from .units import Logit, Standardise
 
 __all__ = [
     "MLP",
@@ -21,15 +21,12 @@ __all__ = [
     "Chain",
     "CheckerboardMask",
     "Constant",
-    "Density",
-    "FlowDensity",
     "FreeLinear",
     "Identity",
     "Injection",
     "LULinear",
     "Logit",
     "Mask",
-    "MixtureDensity",
     "MultiscaleRealNVP",
     "Network",
     "OnFirstHalf",
@@ -45,8 +42,6 @@ __all__ = [
     "Standardise",
     "TangentMap",
     "Whitening",
-    "ZukoDensity",
-    "as_density",
     "chain",
     "even_odd",
     "halves",
@@ -54,3 +49,12 @@ __all__ = [
     "leading",
     "square_multiscale_realnvp",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Latent densities had their home here once; they are in :mod:`rectangular_flows.densities` now."""
+    if name in ("Density", "FlowDensity", "MixtureDensity", "ZukoDensity", "as_density"):
+        import importlib
+
+        return getattr(importlib.import_module("rectangular_flows.densities"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,13 +8,13 @@ import torch
 
 from .actnorm import ActNorm
 from .coupling import AffineCoupling, CheckerboardMask, even_odd, halves
-from .data import Logit, Standardise
 from .injection import Identity, Injection, chain
 from .linear import FreeLinear, LULinear, OrthonormalEmbedding, Permutation, Whitening
 from .multiscale import OnFirstHalf, Split, Squeeze
 from .networks import MLP, ResidualConvNet, ResidualMLP
 from .pad import Pad
 from .realnvp import MultiscaleRealNVP, RealNVP, square_multiscale_realnvp
+from .units import Logit, Standardise
 
 LAYERS: dict[str, Callable[[], Injection]] = {
     "identity": lambda: Identity(3),

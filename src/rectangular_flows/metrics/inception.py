@@ -25,7 +25,7 @@ from torch import Tensor
 from ..data._files import DataError, MissingFileError
 from ..data.download import data_root
 from ..errors import check_finite
-from ..storage import write_atomically
+from ..storage.files import write_atomically
 
 Features = NDArray[np.float32]
 Protocol = Literal["fid", "published"]

@@ -18,7 +18,8 @@ from matplotlib.image import imsave
 from torch import Tensor
 
 from ..data.pixels import to_bytes
-from ..flows import FlowDensity, Identity
+from ..densities import FlowDensity
+from ..flows import Identity
 from ..manifold import RectangularFlow
 from .style import INK, MUTED
 

@@ -12,7 +12,8 @@ from safetensors import safe_open
 from torch import Tensor
 
 from ..manifold import RectangularFlow
-from ..storage import load_tensors, load_weights, save_tensors
+from ..storage.files import load_tensors, save_tensors
+from ..storage.models import load_weights
 from .average import Average
 from .run import Progress
 

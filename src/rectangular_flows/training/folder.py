@@ -16,7 +16,8 @@ import torch
 
 from .. import toml
 from .._version import __version__
-from ..storage import DESCRIPTION, WEIGHTS, write_atomically
+from ..storage.files import write_atomically
+from ..storage.models import DESCRIPTION, WEIGHTS
 from .checkpoint import FILE
 from .run import Epoch
 

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from ..errors import NonFiniteError, NumericalError
 from ..manifold import RectangularFlow
-from ..storage import fingerprint, save_model
+from ..storage.files import fingerprint
+from ..storage.models import save_model
 from .average import Average
 from .checkpoint import load_checkpoint, save_checkpoint
 from .config import TrainingConfig
@@ -91,7 +92,7 @@ def fit(
     devices = [world.device] if world.device.type == "cuda" else []
     with world.open(), torch.random.fork_rng(devices):
         flow.to(world.device, None if config.dtype is None else getattr(torch, config.dtype)).train()
-        dtype = next((p.dtype for p in flow.parameters()), torch.float32)
+        dtype = flow.dtype
         train, rest = split(data, validation, flow.data_shape, config.seed)
         config = config.for_rows(len(train))
         held_out = take(rest, slice(config.validation_rows), world.device, dtype)

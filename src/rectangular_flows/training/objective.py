@@ -71,18 +71,18 @@ class Objective(nn.Module):
         y = self.flow.to_model_units(x)
         if part == "likelihood":
             with torch.no_grad():
-                z = self.flow.encode(y, model_units=True)
+                z = self.flow.in_model_units.encode(y)
             nll = -self.flow.latent.log_prob(z).mean()
             return Terms(weight * nll, nll, nll.new_full((), math.nan))
-        z = self.flow.encode(y, model_units=True)
+        z = self.flow.in_model_units.encode(y)
         if part == "reconstruction" or weight == 0:
-            error = _squared_distance(y, self.flow.decode(z, model_units=True))
+            error = _squared_distance(y, self.flow.in_model_units.decode(z))
             return Terms(self._penalty(y, error), error.new_full((), math.nan), error.mean())
         with_volume = max(1, math.ceil(self.volume_fraction * len(z)))
-        y_hat, L = self.volume(self.flow, z[:with_volume], model_units=True)
+        y_hat, L = self.volume(self.flow.in_model_units, z[:with_volume])
         error = _squared_distance(y[:with_volume], y_hat)
         if with_volume < len(z):
-            rest = self.flow.decode(z[with_volume:], model_units=True)
+            rest = self.flow.in_model_units.decode(z[with_volume:])
             error = torch.cat([error, _squared_distance(y[with_volume:], rest)])
         nll = L.mean() - self.flow.latent.log_prob(z).mean()
         return Terms(weight * nll + self._penalty(y, error), nll, error.mean())

@@ -25,28 +25,26 @@ from ..flows.injection import Chain, Injection, TangentMap, check_shape, forward
 class HasLayers(Protocol):
     """What the volume needs to know of a rectangular flow: the links of f, in generative order."""
 
-    def layers(self, *, model_units: bool = False) -> list[Injection]:
+    def layers(self) -> list[Injection]:
         """Pad, f̃, and the outer injections."""
 
 
-def links_of(flow: HasLayers | Injection, model_units: bool = False) -> list[Injection]:
+def links_of(flow: HasLayers | Injection) -> list[Injection]:
     """The links of f, from a rectangular flow, a chain, or a single injection."""
     if isinstance(flow, Chain):
         return flow.layers
     if isinstance(flow, Injection):
         return [flow]
-    return flow.layers(model_units=model_units)
+    return flow.layers()
 
 
-def core_and_tail(
-    flow: HasLayers | Injection, z: Tensor, model_units: bool = False
-) -> tuple[list[Injection], list[Injection]]:
+def core_and_tail(flow: HasLayers | Injection, z: Tensor) -> tuple[list[Injection], list[Injection]]:
     """The links of f as (core, tail), with the shape of z checked against the first.
 
     The tail is the longest run of isometric links at the data end, which changes no volume; the core is empty if f is
     isometric altogether.
     """
-    links = links_of(flow, model_units)
+    links = links_of(flow)
     if links[0]._in_shape is not None:
         check_shape(z, links[0].in_shape)
     cut = len(links)

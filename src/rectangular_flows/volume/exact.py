@@ -48,9 +48,9 @@ class Exact:
         if self.codimension not in ("auto", "always", "never"):
             raise ValueError(f"expected codimension 'auto', 'always' or 'never'; got {self.codimension!r}")
 
-    def __call__(self, flow: HasLayers | Injection, z: Tensor, *, model_units: bool = False) -> tuple[Tensor, Tensor]:
+    def __call__(self, flow: HasLayers | Injection, z: Tensor) -> tuple[Tensor, Tensor]:
         """(f(z), ½ log det J(z)ᵀJ(z)) for z of shape (B, d)."""
-        core, tail = core_and_tail(flow, z, model_units)
+        core, tail = core_and_tail(flow, z)
         if not core:  # isometric altogether
             return finish(tail, z), z.new_zeros(z.shape[:1])
         if self._use_codimension(core, z.shape[-1]):
@@ -91,4 +91,40 @@ class Exact:
         return x, torch.cat(groups, dim=1)
 
 
-__all__ = ["Exact"]
+@torch.no_grad()
+def two_log_volumes(model: HasLayers, units: list[Injection], z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(x̂, L, ŷ, L′): points and log-volumes of a chain with its unit layers and without, its tangents pushed once.
+
+    Args:
+        model: the links in the model's units.
+        units: the links after them.
+        z: coordinates, (B, d).
+    """
+    exact = Exact()
+    core, tail = core_and_tail(model, z)
+    whole = [*core, *tail, *units]
+    if not units:
+        x, L = exact(model, z)
+        return x, L, x, L
+    if not core or exact._use_codimension(core, z.shape[1]) or exact._use_codimension(whole, z.shape[1]):
+        y, model_L = exact(model, z)
+        x, L = exact(_Links(whole), z)
+        return x, L, y, model_L
+    y, tangents = push_through(core, z, basis(z))
+    model_L = log_volume(tangents.flatten(2))
+    y, tangents = push_through(tail, y, tangents)
+    x, tangents = push_through(units, y, tangents)
+    return x, log_volume(tangents.flatten(2)), y, model_L
+
+
+@dataclass(frozen=True)
+class _Links:
+    """Some links as a whole."""
+
+    links: list[Injection]
+
+    def layers(self) -> list[Injection]:
+        return self.links
+
+
+__all__ = ["Exact", "two_log_volumes"]

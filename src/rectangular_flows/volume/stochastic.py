@@ -18,8 +18,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from ..densities.base import draw_normal
 from ..errors import NotConvergedWarning, in_transform, warn
-from ..flows.adapters import draw_normal
 from ..flows.injection import Injection, TangentMap, linearize_inverse_through, linearize_through
 from .bundle import HasLayers, basis, check_jacobian, core_and_tail, factorise, finish, transpose
 from .conjugate_gradient import Solution, conjugate_gradient
@@ -90,9 +90,9 @@ class Stochastic:
         if self.tol < 0 or (self.max_iter is not None and self.max_iter < 1):
             raise ValueError(f"expected tol ≥ 0 and max_iter ≥ 1; got {self.tol} and {self.max_iter}")
 
-    def __call__(self, flow: HasLayers | Injection, z: Tensor, *, model_units: bool = False) -> tuple[Tensor, Tensor]:
+    def __call__(self, flow: HasLayers | Injection, z: Tensor) -> tuple[Tensor, Tensor]:
         """(f(z), a surrogate whose gradient estimates that of L) for z of shape (B, d)."""
-        core, tail = core_and_tail(flow, z, model_units)
+        core, tail = core_and_tail(flow, z)
         if not core:  # isometric altogether
             return finish(tail, z), z.new_zeros(z.shape[:1])
         x, tangent_map = linearize_through(core, z)
@@ -158,9 +158,7 @@ class Stochastic:
             "max_iter or tol, or bound the log-scale of the flow.",
         )
 
-    def diagnose(
-        self, flow: HasLayers | Injection, z: Tensor, *, repeats: int = 8, model_units: bool = False
-    ) -> Diagnostics:
+    def diagnose(self, flow: HasLayers | Injection, z: Tensor, *, repeats: int = 8) -> Diagnostics:
         """Iterations, residuals, condition numbers, and the standard error of the gradient over probes.
 
         Costs about ``repeats`` training steps; for looking, not for every step.
@@ -169,11 +167,10 @@ class Stochastic:
             flow: the rectangular flow.
             z: points, (B, d).
             repeats: independent estimates from which the standard error is taken; at least 2.
-            model_units: as in ``__call__``.
         """
         if repeats < 2:
             raise ValueError(f"expected repeats ≥ 2 for a standard error; got {repeats}")
-        core, tail = core_and_tail(flow, z, model_units)
+        core, tail = core_and_tail(flow, z)
         core = core or tail  # isometric altogether: all of it, for the condition numbers
         z = z.detach()
         with torch.no_grad():
@@ -192,9 +189,9 @@ class Stochastic:
             residuals = (product - probes).norm(dim=-1) / probes.norm(dim=-1)
         parameters = [p for link in core for p in link.parameters() if p.requires_grad]
         with torch.enable_grad():
-            draws = [self(flow, z, model_units=model_units)[1] for _ in range(repeats)]
+            draws = [self(flow, z)[1] for _ in range(repeats)]
             estimates = torch.stack([_gradient(draw, parameters) for draw in draws])
-            exact = _gradient(Exact()(flow, z, model_units=model_units)[1], parameters)
+            exact = _gradient(Exact()(flow, z)[1], parameters)
         return Diagnostics(
             iterations,
             residuals,

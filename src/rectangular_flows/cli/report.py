@@ -1,0 +1,231 @@
+"""``rnf plot`` and ``rnf report``: a run in pictures, and on one page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from matplotlib.figure import Figure
+from rich.console import Console
+
+from .. import toml
+from .._version import __version__
+from ..manifold import RectangularFlow
+from ..metrics import circle_fit
+from ..paper.circle_report import training_charts
+from ..plots import CircleResult, draw_circle_run, draw_earth, draw_manifold, draw_pairs
+from ..plots.images import DPI, draw_interpolations, draw_latent_grid, draw_reconstructions, draw_samples
+from ..report import Cards, Chart, Code, Curve, Metric, Page, Picture, Section, Text, write
+from ..runs.display import duration
+from ..runs.launch import Prepared, data_of, open_run, settings_of
+from ..settings import FitSettings
+from ..storage.files import save_figure, write_atomically
+from ..training.folder import read_config, read_history
+from ..training.rows import take
+from .evaluate import EVALUATION, TooFewRowsError, evaluate_run
+
+
+class Drawing(NamedTuple):
+    """A figure, what it is called, and what it shows."""
+
+    name: str
+    figure: Figure
+    caption: str
+
+
+def plot_command(run: Path) -> int:
+    """Write the pictures of a run as PNG files."""
+    console = Console()
+    folder = run / "figures"
+    flow, settings, data = _open(run)
+    drawings = _drawings(flow, settings, data)
+    folder.mkdir(parents=True, exist_ok=True)
+    for drawing in drawings:
+        path = folder / f"{drawing.name}.png"
+        save_figure(path, drawing.figure, DPI if data.image_shape is not None else 150)
+        console.print(str(path), highlight=False, soft_wrap=True, markup=False)
+    return 0
+
+
+def report_command(run: Path, output: Path | None) -> int:
+    """Write the page of a run."""
+    console = Console()
+    path = output or run / "report.html"
+    with console.status("evaluating and drawing …"):
+        write(_page(run), path)
+    console.print(f"report: {path}", highlight=False, soft_wrap=True, markup=False)
+    return 0
+
+
+def _open(run: Path) -> tuple[RectangularFlow, FitSettings, Prepared]:
+    flow, _ = open_run(run)
+    settings = settings_of(run)
+    return flow, settings, data_of(run)
+
+
+def _drawings(flow: RectangularFlow, settings: FitSettings, data: Prepared) -> list[Drawing]:
+    dtype = flow.dtype
+    tested = len(data.test) >= 10
+    rows = take(data.test if tested else data.train, slice(10_000), dtype=dtype)
+    found = []
+    if data.image_shape is not None:
+        few = max(10, min(1000, flow.rows_at_once()))  # whose Jacobians fit the memory
+        which = "test" if tested else "training"
+        return [*_image_drawings(flow, rows, which), Drawing("manifold", draw_manifold(flow, rows[:few]), _MANIFOLD)]
+    if settings.data.data == "circle" and flow.latent_dim == 1:
+        result = CircleResult("Learned", flow, circle_fit(flow))
+        text = "The curve coloured by its density, the truth, and the speed of the map along the curve."
+        found.append(Drawing("circle", draw_circle_run(result), text))
+    if settings.data.sphere and flow.latent_dim == 2:
+        text = (
+            "Equal-area maps. Left: the rows trained on. Right: the learned density per steradian; grey where the learned "
+            "surface is not on the sphere, since a plane cannot cover a sphere without a cut."
+        )
+        shown = take(data.train, slice(20_000), dtype=dtype)
+        found.append(Drawing("earth", draw_earth(flow, shown, title=Path(str(settings.data.data)).stem), text))
+    samples = flow.sample(len(rows), generator=torch.Generator().manual_seed(0))
+    text = "Diagonal: marginal distributions. Below it: data. Above it: samples from the model."
+    found.append(Drawing("pairs", draw_pairs(rows, samples, data.columns), text))
+    found.append(Drawing("manifold", draw_manifold(flow, rows), _MANIFOLD))
+    return found
+
+
+@torch.no_grad()
+def _image_drawings(flow: RectangularFlow, images: torch.Tensor, which: str) -> list[Drawing]:
+    """``which``: whether these are test or training images."""
+    shown, pairs, kind = images[:30], min(8, len(images) // 2), which.capitalize()
+    errors = flow.reconstruction_error(shown).sqrt().numpy()
+    samples = flow.sample(100, generator=torch.Generator().manual_seed(0))
+    found = [
+        Drawing("samples", draw_samples(samples), "Samples from the model."),
+        Drawing(
+            "reconstructions",
+            draw_reconstructions(
+                shown, flow.project(shown), errors, heading=f"{kind} images and their projections on the manifold"
+            ),
+            f"{kind} images, and what the manifold has in their place.",
+        ),
+        Drawing(
+            "lines",
+            draw_interpolations(
+                flow,
+                images[:pairs],
+                images[pairs : 2 * pairs],
+                heading=f"Lines on the manifold between {which} images",
+            ),
+            f"Straight lines on the manifold between the coordinates of two {which} images.",
+        ),
+    ]
+    if flow.latent_dim == 2:
+        found.append(Drawing("plane", draw_latent_grid(flow), "The whole manifold, by its two coordinates."))
+    return found
+
+
+_MANIFOLD = (
+    "Left: where the rows are on the manifold. Middle: how far from it. Right: how much the map stretches along each "
+    "of its directions; a wide range means a manifold close to collapsing."
+)
+
+
+def _figures(run: Path) -> dict[str, Any]:
+    """The evaluation of a run; of its samples of images, which takes long, what an earlier one found of this model."""
+    path = run / EVALUATION
+    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    figures = evaluate_run(run)
+    if "fid" in earlier:  # it is gone with the model it was computed of
+        figures = {**earlier, **figures, "samples": earlier["samples"]}
+    write_atomically(path, json.dumps(figures, indent=1) + "\n")
+    return figures
+
+
+def _cards(figures: Mapping[str, Any], data: Prepared) -> list[Metric]:
+    def against(name: str) -> str:
+        return f"real against real: {figures[f'{name}_floor']:.3g}"
+
+    cards = [
+        Metric("Negative log-likelihood", f"{figures['negative_log_likelihood']:.4g}", "test rows, on the manifold"),
+        Metric("Distance from the manifold", f"{figures['reconstruction_error']:.3g}", "mean square, test rows"),
+    ]
+    if data.image_shape is None:
+        distance, accuracy = f"{figures['sliced_wasserstein']:.3g}", f"{figures['c2st']:.1%}"
+        cards += [
+            Metric("Sliced Wasserstein-2, squared", distance, against("sliced_wasserstein")),
+            Metric("Classifier, samples or data", accuracy, f"50 % cannot tell; real: {figures['c2st_floor']:.1%}"),
+        ]
+    elif "fid" in figures:
+        of = f"{figures['samples']:,} samples"
+        cards += [
+            Metric("FID", f"{figures['fid']:.3g}", f"{of}; {against('fid')}"),
+            Metric("KID", f"{figures['kid']:.3g}", f"± {figures['kid_standard_error']:.1g}; {against('kid')}"),
+        ]
+    if "circle_kl" in figures:
+        cards[2:] = [
+            Metric("KL to the truth", f"{figures['circle_kl']:.3g}", "densities on the circle"),
+            Metric("Largest distance to the circle", f"{figures['circle_max_distance']:.3g}", "central 99 %"),
+        ]
+    if "sphere_log_density" in figures:
+        kernel, uniform = figures["sphere_kernel_log_density"], figures["sphere_uniform_log_density"]
+        beside = f"test rows; kernel estimate {kernel:.3g}, uniform {uniform:.3g}"
+        cards[2:] = [
+            Metric("Log-density per steradian", f"{figures['sphere_log_density']:.3g}", beside),
+            Metric("Distance to the sphere", f"{figures['sphere_sample_distance']:.3g}", "mean over samples"),
+        ]
+    return cards
+
+
+def _page(run: Path) -> Page:
+    flow, settings, data = _open(run)
+    history = read_history(run)
+    if not history:
+        raise ValueError(f"{run} has no history yet; let it train for an epoch")
+    drawings = _drawings(flow, settings, data)
+    try:
+        cards, missing = _cards(_figures(run), data), ""
+    except TooFewRowsError as error:
+        cards, missing = [], f"\n\nNo figures: {error}."
+    epochs = [line.epoch for line in history]
+    rate = Chart([Curve("rate", epochs, [line.learning_rate for line in history])], "epoch", "rate", "Learning rate")
+    shown = {"Data": settings.data.data or "", "Rows": f"{len(data.train):,} to train on"}
+    columns = f"{flow.ambient_dim} {'columns' if data.image_shape is None else 'pixels'}"
+    facts = f"{shown['Data']}: {shown['Rows']}, {columns}; a manifold of dimension {flow.latent_dim}"
+    what = (
+        f"{facts}. Trained for {history[-1].epoch} epochs in {duration(history[-1].seconds)}. The density is with respect "
+        "to length, area or volume *on the manifold*, in the units of the data; it says nothing of points off it, for "
+        "which there is the distance."
+    )
+    return Page(
+        run.name,
+        f"A rectangular flow with {flow.latent_dim} of {flow.ambient_dim} dimensions.",
+        [
+            Section(
+                "In short",
+                [*([Cards(cards)] if cards else []), Text(what + (f"\n\n{data.note}" if data.note else "") + missing)],
+            ),
+            Section("Pictures", [Picture(d.figure, d.caption, d.caption) for d in drawings]),
+            Section("How training went", [*training_charts({run.name: run}), rate]),
+            Section(
+                "Use it", [Code((_USE if data.image_shape is None else _USE_IMAGES).format(run=run).strip(), "shell")]
+            ),
+            Section("Settings", [Code(toml.dumps(read_config(run)), "TOML")], collapsed=True),
+        ],
+        f"rectangular-flows {__version__} · rnf report {run}",
+    )
+
+
+_USE = """
+rnf sample {run} -n 1000 -o samples.csv
+rnf score {run} your-table.csv -o scores.csv --coordinates
+rnf ood {run} --against other-table.csv
+rnf evaluate {run}
+"""
+_USE_IMAGES = """
+rnf sample {run} -n 100 -o samples.png
+rnf score {run} folder-of-images -o scores.csv --coordinates
+rnf ood {run} --against other-images
+rnf evaluate {run}
+"""
+
+__all__ = ["plot_command", "report_command"]

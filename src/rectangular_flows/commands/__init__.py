@@ -1,1 +1,0 @@
-"""What each command of ``rnf`` does."""

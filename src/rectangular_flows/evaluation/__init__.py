@@ -1,0 +1,1 @@
+"""How good a run is: its scores, its samples, what it says of other data."""

@@ -1,0 +1,134 @@
+"""What is measured: the sizes of the paper's experiments, a row of the result, and the targets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ... import flows
+from ...manifold import RectangularFlow
+
+
+@dataclass(frozen=True)
+class Case:
+    """One size of REFERENCE.md with the paper's networks."""
+
+    D: int
+    d: int
+    batch: int
+    hidden: tuple[int, ...] | None = (128,) * 4
+    layers: int = 10
+    latent_hidden: tuple[int, ...] | None = (32, 32)
+    image: tuple[int, int, int] | None = None
+    probes: tuple[int, ...] = (1, 10)
+    authors: tuple[float, ...] = ()
+    """Seconds of a step of the authors' own program, exact and with the probes: measured once, on 2 cores like these."""
+
+    def flow(self) -> RectangularFlow:
+        """The flow with fresh weights."""
+        if self.image is not None:
+            ambient: flows.Injection = flows.MultiscaleRealNVP(self.image)
+        else:
+            ambient = _paper_flow(self.D, self.layers, self.hidden or ())
+        latent = flows.Identity(self.d) if self.latent_hidden is None else _paper_flow(self.d, 5, self.latent_hidden)
+        return RectangularFlow(ambient, latent)
+
+    def rows(self, probes: int | None) -> int:
+        """Rows of a step: the batch, or as many as keep the published copies, K for each row, to 10,000."""
+        return self.batch if probes is None else min(self.batch, 10_000 // probes)
+
+    def data(self, probes: int | None = None) -> Tensor:
+        """Random points, which take the same time as any others."""
+        return torch.randn(self.rows(probes), *(self.image or (self.D,)))
+
+    def authors_seconds(self, probes: int | None) -> float | None:
+        """What a step took the authors' program, if it had as many rows."""
+        if self.rows(probes) != self.batch or not self.authors:
+            return None
+        return self.authors[0 if probes is None else 1 + self.probes.index(probes)]
+
+    def cost(self, probes: int | None) -> float:
+        """Roughly what a published step costs; for the time left only."""
+        passes = self.d if probes is None else probes * (2 * min(11, self.d) + 6)
+        hidden = self.hidden or (1,)
+        width = 50_000 * self.D / 28 if self.image else self.layers * sum(hidden) ** 2 / len(hidden)
+        return self.rows(probes) * width * (passes + 2)
+
+
+CASES = {
+    "circle": Case(2, 1, 1000, hidden=(10, 10), layers=5, latent_hidden=None, authors=(0.04, 0.04, 0.19)),
+    "power": Case(6, 3, 5000, authors=(2.7, 3.0, 39.9)),
+    "gas": Case(8, 2, 2500, authors=(1.0, 1.9, 18.7)),
+    "hepmass": Case(21, 10, 750, authors=(1.7, 2.0, 15.9)),
+    "miniboone": Case(43, 21, 400, authors=(2.2, 1.6, 7.2)),
+    # images take minutes: only if named
+    "mnist": Case(784, 20, 10, None, 0, (32,) * 4, (1, 28, 28), (1, 4), (62, 27, 112)),
+    "cifar10": Case(3072, 20, 4, None, 0, (32,) * 4, (3, 32, 32), (1, 4), (54, 23, 76)),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method at one size. Times compare as published over ours, memory as ours over published."""
+
+    case: str
+    D: int
+    d: int
+    batch: int
+    method: str
+    published_seconds: float
+    ours_seconds: float
+    ratio: float
+    """Median over the rounds of the ratio within a round; its least and largest follow."""
+    ratio_min: float
+    ratio_max: float
+    authors_seconds: float | None = None
+    """Of a step of the authors' program; not measured here."""
+    published_mib: float | None = None
+    ours_mib: float | None = None
+    memory_ratio: float | None = None
+    products_seconds: float | None = None
+    step_over_products: float | None = None
+    """Our exact step over its matrix products alone, median over the rounds; tables only."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is to be reached at MINIBOONE size on 2 cores."""
+
+    text: str
+    method: str
+    field: str
+    bound: float
+    at_least: bool
+
+    def measured(self, rows: Sequence[Row]) -> float | None:
+        """The value in the rows, if it was measured."""
+        for row in rows:
+            if (row.case, row.method) == ("miniboone", self.method):
+                value: float | None = getattr(row, self.field)
+                return value
+        return None
+
+    def reached(self, value: float) -> bool:
+        """Whether the value meets the bound."""
+        return value >= self.bound if self.at_least else value <= self.bound
+
+
+TARGETS = (
+    Target("exact, times faster: ≥ 2.5", "exact", "ratio", 2.5, True),
+    Target("exact, share of the memory: ≤ 0.6", "exact", "memory_ratio", 0.6, False),
+    Target("K = 1, times faster: ≥ 3", "K = 1", "ratio", 3.0, True),
+    Target("K = 10, times faster: ≥ 8", "K = 10", "ratio", 8.0, True),
+    Target("exact step over its matrix products: ≤ 1.6", "exact", "step_over_products", 1.6, False),
+)
+
+
+def _paper_flow(features: int, layers: int, hidden: tuple[int, ...]) -> flows.RealNVP:
+    return flows.RealNVP(features, layers, hidden, activation="tanh", scale="exp", zero_init=False)
+
+
+__all__ = ["CASES", "TARGETS", "Case", "Row", "Target"]

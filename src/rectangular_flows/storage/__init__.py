@@ -1,0 +1,1 @@
+"""Files: the one atomic writer, and models on disk."""
