@@ -23,6 +23,21 @@ complete -o default -F _rnf rnf
 """
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which shell."""
+    parser.add_argument("shell", choices=("bash", "zsh"), metavar="SHELL", help="%(choices)s")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the script."""
+    from . import COMMANDS, command_line
+
+    parser = command_line([name for name in COMMANDS if name != "fit"])
+    commands = next(action.choices for action in parser._actions if isinstance(action.choices, dict))
+    print(script(arguments.shell, commands), end="")
+    return 0
+
+
 def script(shell: str, commands: dict[str, argparse.ArgumentParser]) -> str:
     """The completion script for a shell; file names are completed wherever nothing else fits.
 
@@ -50,4 +65,4 @@ def script(shell: str, commands: dict[str, argparse.ArgumentParser]) -> str:
     )
 
 
-__all__ = ["script"]
+__all__ = ["add_arguments", "run", "script"]

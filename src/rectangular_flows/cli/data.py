@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import warnings
 from pathlib import Path
 
@@ -12,6 +13,18 @@ from rich.table import Table
 
 from ..data.download import FirstUseWarning, data_root, fetch
 from ..data.registry import DATASETS, Dataset, dataset
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """List, or get which one."""
+    what = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
+    what.add_parser("list", help="what there is")
+    what.add_parser("get", help="download a data set").add_argument("name", metavar="NAME")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what was asked."""
+    return list_command() if arguments.what == "list" else get_command(arguments.name)
 
 
 def list_command() -> int:
@@ -54,4 +67,4 @@ def _at_hand(entry: Dataset, root: Path) -> str:
     return "in part" if any((root / entry.name).glob("*")) else "no"
 
 
-__all__ = ["get_command", "list_command"]
+__all__ = ["add_arguments", "get_command", "list_command", "run"]

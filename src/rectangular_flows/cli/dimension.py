@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
+from typing import Any
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-
-from ..metrics.dimension import estimate_dimension, pca_spectrum
-from ..plots.dimension import draw_dimension
-from ..runs.launch import prepare, some_rows
-from ..settings import DataSettings
-from ..storage.files import save_figure
+from .arguments import add_drop_invalid, add_seed
 
 
-def dimension_command(settings: DataSettings, output: Path, seed: int) -> int:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which data, and where to."""
+    parser.add_argument("data", metavar="DATA", help="a file, a folder of pictures, a known data set")
+    parser.add_argument("--columns", metavar="NAME,…", help="only these columns")
+    parser.add_argument("--exclude", metavar="NAME,…", help="all columns but these")
+    add_drop_invalid(parser)
+    add_seed(parser, "the rows looked at")
+    text = "picture (default: %(default)s)"
+    parser.add_argument("-o", "--output", type=Path, default=Path("dimension.png"), help=text)
+
+
+def run(arguments: argparse.Namespace) -> int:
     """Estimate, print, draw."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+
+    from ..metrics.dimension import estimate_dimension, pca_spectrum
+    from ..plots.dimension import draw_dimension
+    from ..runs.launch import prepare, some_rows
+    from ..settings import DataSettings
+    from ..storage.files import save_figure
+
+    names = {name: getattr(arguments, name) for name in ("columns", "exclude")}
+    chosen: dict[str, Any] = {name: tuple(text.split(",")) for name, text in names.items() if text}
+    settings = DataSettings(arguments.data, drop_invalid=arguments.drop_invalid, **chosen)
     console = Console()
     with console.status("looking at nearest neighbours …"):
-        rows = some_rows(prepare(settings, None, seed).train, seed)
-        found = estimate_dimension(rows, seed=seed)
+        rows = some_rows(prepare(settings, None, arguments.seed).train, arguments.seed)
+        found = estimate_dimension(rows, seed=arguments.seed)
     standardised = (rows - rows.mean(axis=0)) / rows.std(axis=0)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    save_figure(output, draw_dimension(found, pca_spectrum(standardised)))
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    save_figure(arguments.output, draw_dimension(found, pca_spectrum(standardised)))
     table = Table(box=box.SIMPLE, title=f"{settings.data}: {rows.shape[1]} columns, {found.rows:,} rows looked at")
     for heading in ("estimate", "dimension", "±"):
         table.add_column(heading, justify="left" if heading == "estimate" else "right")
@@ -31,9 +49,6 @@ def dimension_command(settings: DataSettings, output: Path, seed: int) -> int:
         table.add_row(name, f"{estimate.value:.2f}", f"{estimate.standard_error:.2f}")
     table.add_row("principal components with 95 % of the variance", str(found.pca_95), "")
     console.print(table)
-    text = f"suggestion: --latent-dim {found.suggestion} (which --latent-dim auto chooses)\npicture: {output}"
+    text = f"suggestion: --latent-dim {found.suggestion} (which --latent-dim auto chooses)\npicture: {arguments.output}"
     console.print(text, highlight=False, soft_wrap=True, markup=False)
     return 0
-
-
-__all__ = ["dimension_command"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +23,7 @@ from ..metrics.two_sample import compare
 from ..runs.launch import data_of, open_run, settings_of
 from ..storage.files import write_atomically
 from ..training.rows import take
+from .arguments import add_network, add_run, add_seed
 from .score import scores
 
 EVALUATION = "evaluation.json"
@@ -31,6 +33,23 @@ _KERNEL_ROWS, _KERNEL_CENTRES = 5_000, 20_000
 
 class TooFewRowsError(ValueError):
     """There are too few test rows to say anything by."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which run, how many rows and samples."""
+    add_run(parser)
+    text = "samples to compare (default: 10000; images: 5000)"
+    parser.add_argument("-n", "--samples", type=int, help=text)
+    parser.add_argument("--rows", type=int, default=_MOST_ROWS, help="most test rows (default: %(default)s)")
+    add_seed(parser, "the draws")
+    parser.add_argument("--skip-fid", action="store_true", help="images: no features of samples, the slow part")
+    add_network(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Evaluate, print, write."""
+    options = {name: getattr(arguments, name) for name in ("skip_fid", "network", "network_sha256")}
+    return evaluate_command(arguments.folder, arguments.samples, arguments.seed, arguments.rows, **options)
 
 
 def evaluate_command(
@@ -188,4 +207,12 @@ _NAMES = {
     "sphere_sample_distance": "mean distance of samples to the sphere",
 }
 
-__all__ = ["EVALUATION", "TooFewRowsError", "evaluate_command", "evaluate_run", "evaluate_samples"]
+__all__ = [
+    "EVALUATION",
+    "TooFewRowsError",
+    "add_arguments",
+    "evaluate_command",
+    "evaluate_run",
+    "evaluate_samples",
+    "run",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import itertools
 import json
 import re
@@ -15,8 +16,26 @@ from ..evaluation.judge import Judged, judge_run, name_of
 from ..plots.detection import draw_detection
 from ..runs.display import WorkDisplay, say_where, wide_console
 from ..storage.files import save_figure, write_atomically
+from .arguments import add_drop_invalid, add_run, add_seed
 
 _SOURCE = "against"  # in the file of figures: which data these were
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which run, against what, how many rows."""
+    add_run(parser)
+    text = "a file, a folder of pictures, or the name of a known data set"
+    parser.add_argument("--against", metavar="DATA", required=True, help=text)
+    parser.add_argument("-n", "--count", type=int, default=10_000, help="most rows of each set (default: %(default)s)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="(default: RUN/ood-NAME)")
+    add_seed(parser, "the choice of rows")
+    add_drop_invalid(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Score, judge, print, draw."""
+    options = (arguments.count, arguments.output, arguments.seed, arguments.drop_invalid)
+    return ood_command(arguments.folder, arguments.against, *options)
 
 
 def ood_command(run: Path, against: str, count: int, output: Path | None, seed: int, drop_invalid: bool) -> int:
@@ -83,4 +102,4 @@ def _source(against: str) -> str:
     return str(path.resolve()) if path.exists() else against
 
 
-__all__ = ["ood_command"]
+__all__ = ["add_arguments", "ood_command", "run"]

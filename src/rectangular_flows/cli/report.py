@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +26,19 @@ from ..settings import FitSettings
 from ..storage.files import save_figure, write_atomically
 from ..training.folder import read_config, read_history
 from ..training.rows import take
+from .arguments import add_run
 from .evaluate import EVALUATION, TooFewRowsError, evaluate_run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which run, where to."""
+    add_run(parser)
+    parser.add_argument("-o", "--output", type=Path, help="file (default: RUN/report.html)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Evaluate, draw, write."""
+    return report_command(arguments.folder, arguments.output)
 
 
 class Drawing(NamedTuple):
@@ -228,4 +241,4 @@ rnf ood {run} --against other-images
 rnf evaluate {run}
 """
 
-__all__ = ["plot_command", "report_command"]
+__all__ = ["add_arguments", "plot_command", "report_command", "run"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import math
 from pathlib import Path
@@ -21,6 +22,7 @@ from ..runs.launch import open_run, rows_for, sphere_columns
 from ..storage.files import load_tensors, save_tensors, write_atomically
 from ..training.folder import CONFIG
 from ..training.rows import Rows, take
+from .arguments import add_drop_invalid, add_run
 
 _IMAGES = (".npy", ".npz", ".png")
 _CALIBRATION = "calibration.safetensors"
@@ -30,6 +32,23 @@ _FAR_FROM_SPHERE = 0.05
 
 class OffSphereWarning(UserWarning):
     """Samples of a model of the sphere are far from it: only their directions mean something."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which run, which rows, what to write and where to."""
+    add_run(parser)
+    text = "file with the columns the model was trained on; images: a data set, a folder or an array, of which the test"
+    parser.add_argument("data", metavar="DATA", help=f"{text} images are scored where some are set apart, or else all")
+    text = "CSV, TSV, NPY, NPZ or Parquet (default: %(default)s)"
+    parser.add_argument("-o", "--output", type=Path, default=Path("scores.csv"), help=text)
+    parser.add_argument("--coordinates", action="store_true", help="also the coordinates z on the manifold")
+    add_drop_invalid(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Score and write."""
+    chosen = (arguments.drop_invalid, arguments.coordinates)
+    return score_command(arguments.folder, arguments.data, arguments.output, *chosen)
 
 
 def sample_command(run: Path, count: int, output: Path | None, seed: int) -> int:
@@ -129,4 +148,4 @@ def write_calibration(flow: RectangularFlow, validation: Rows, run: Path, most: 
     save_tensors(run / _CALIBRATION, kept)
 
 
-__all__ = ["OffSphereWarning", "sample_command", "score_command", "scores", "write_calibration"]
+__all__ = ["OffSphereWarning", "add_arguments", "run", "sample_command", "score_command", "scores", "write_calibration"]

@@ -1,0 +1,28 @@
+"""Arguments that several commands have."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """The folder of a run."""
+    parser.add_argument("folder", type=Path, metavar="RUN", help="folder of a run")
+
+
+def add_seed(parser: argparse.ArgumentParser, what: str) -> None:
+    """The seed of whatever is random."""
+    parser.add_argument("--seed", type=int, default=0, help=f"of {what} (default: %(default)s)")
+
+
+def add_drop_invalid(parser: argparse.ArgumentParser) -> None:
+    """Whether incomplete rows are left out."""
+    parser.add_argument("--drop-invalid", action="store_true", help="leave out rows with missing or infinite values")
+
+
+def add_network(parser: argparse.ArgumentParser) -> None:
+    """The network whose features FID and KID compare."""
+    text = "TorchScript file for the features of images (default: that of FID, in the data folder)"
+    parser.add_argument("--network", type=Path, metavar="FILE", help=text)
+    parser.add_argument("--network-sha256", metavar="HEX", help="what the file must have, if it is your own")

@@ -1,0 +1,24 @@
+"""``rnf sample``: new rows or images from a trained model."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from .arguments import add_run, add_seed
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which run, how many, where to."""
+    add_run(parser)
+    parser.add_argument("-n", "--count", type=int, default=1000, help="how many (default: %(default)s)")
+    formats = "CSV, TSV, NPY, NPZ or Parquet (default: samples.csv); images: NPY, NPZ or one PNG (default: samples.npy)"
+    parser.add_argument("-o", "--output", type=Path, help=formats)
+    add_seed(parser, "the draws")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Draw and write."""
+    from .score import sample_command
+
+    return sample_command(arguments.folder, arguments.count, arguments.output, arguments.seed)
