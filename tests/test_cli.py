@@ -17,7 +17,7 @@ import torch
 
 import rectangular_flows as rnf
 from rectangular_flows.cli import main
-from rectangular_flows.runs.launch import ChangedDataWarning, data_of
+from rectangular_flows.runs.saved import ChangedDataWarning, SavedRun
 from tests.browser import opened_in_a_browser
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
@@ -207,10 +207,10 @@ def test_a_changed_file_is_told(trained, tmp_path):
     data = helix(tmp_path / "helix.csv")
     config = tmp_path / "run" / "config.toml"
     config.write_text(config.read_text().replace(str(trained / "helix.csv"), str(data)))
-    assert len(data_of(tmp_path / "run").test) == 30  # the same rows in another place
+    assert len(SavedRun(tmp_path / "run").data.test) == 30  # the same rows in another place
     helix(data, rows=400)
     with pytest.warns(ChangedDataWarning, match=r"helix\.csv' has changed since .* was trained on it"):
-        assert len(data_of(tmp_path / "run").test) == 40
+        assert len(SavedRun(tmp_path / "run").data.test) == 40
 
 
 def test_columns_that_do_not_match_are_told(trained, tmp_path):

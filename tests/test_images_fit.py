@@ -18,7 +18,10 @@ from rectangular_flows.cli.report import plot_command, report_command
 from rectangular_flows.cli.score import sample_command, score_command
 from rectangular_flows.data import ImageRows
 from rectangular_flows.data.images import ImagesWarning, holds_images, images_like, picture_names
-from rectangular_flows.runs.launch import ChangedDataWarning, build_flow, data_of, prepare, run_settings
+from rectangular_flows.runs.build import build_flow
+from rectangular_flows.runs.launch import run_settings
+from rectangular_flows.runs.prepared import prepare
+from rectangular_flows.runs.saved import ChangedDataWarning, SavedRun
 from rectangular_flows.settings import DataSettings, FitSettings, ModelSettings, read_preset
 from rectangular_flows.training import Objective
 from rectangular_flows.training.rows import Picked, check, pick, split, take
@@ -236,7 +239,7 @@ def test_pictures_added_to_the_folder_of_a_run_are_told(tmp_path, folder, monkey
     few = {**SMALL, **TINY}
     wanted = {**read_preset("image-fast"), **few, "data": str(folder), "image_size": [8]}
     run_settings(FitSettings.from_flat(wanted), tmp_path / "run", console=Console(quiet=True), quiet=True)
-    assert len(data_of(tmp_path / "run").train) == 48
+    assert len(SavedRun(tmp_path / "run").data.train) == 48
     # six test images are too few to show: training images are, and are called so
     assert main(["plot", "run"]) == main(["report", "run"]) == 0
     page = (tmp_path / "run" / "report.html").read_text()
@@ -244,7 +247,7 @@ def test_pictures_added_to_the_folder_of_a_run_are_told(tmp_path, folder, monkey
     assert "the coordinates of two training images" in page
     shutil.copy(folder / "a" / "00.png", folder / "a" / "new.png")
     with pytest.warns(ChangedDataWarning, match=r"pictures' has changed since .* was trained on it"):
-        data_of(tmp_path / "run")
+        assert SavedRun(tmp_path / "run").data
     options = ["--preset", "image-fast", "--image-size", "8", *flags({**few, "epochs": 2})]
     assert main(["fit", str(folder), *options]) == 0
     assert "note: 9 steps in all, which is few" in capsys.readouterr().out

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import rectangular_flows as rnf
-from rectangular_flows.runs.launch import prepare
+from rectangular_flows.runs.prepared import prepare
 from rectangular_flows.settings import DataSettings
 
 from .test_cli import helix, refused, run

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .estimator import RectangularFlowEstimator
     from .manifold import RectangularFlow
     from .outliers import RectangularFlowOutlierDetector
+    from .runs.saved import SavedRun
     from .storage.models import load_model as load
     from .storage.models import save_model as save
     from .training import Run, TrainingConfig, fit
@@ -21,6 +22,7 @@ _HOMES = {
     "RectangularFlowEstimator": ".estimator",
     "RectangularFlowOutlierDetector": ".outliers",
     "Run": ".training.run",
+    "SavedRun": ".runs.saved",
     "TrainingConfig": ".training.config",
     "densities": "",
     "errors": "",
@@ -42,6 +44,7 @@ __all__ = [
     "RectangularFlowEstimator",
     "RectangularFlowOutlierDetector",
     "Run",
+    "SavedRun",
     "TrainingConfig",
     "__version__",
     "densities",

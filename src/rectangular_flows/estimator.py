@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from .manifold import RectangularFlow
-from .runs.launch import build_flow
+from .runs.build import build_flow
 from .settings import DEFAULT_PRESET, FitSettings, read_preset
 from .storage.models import load_model, read_description, save_model
 from .training import fit

@@ -21,7 +21,7 @@ from rectangular_flows.plots.gallery import Gallery, draw_gallery
 from rectangular_flows.plots.images import DPI, mosaic
 from rectangular_flows.runs import jobs
 from rectangular_flows.runs.kept import kept
-from rectangular_flows.runs.launch import prepare
+from rectangular_flows.runs.prepared import prepare
 from rectangular_flows.settings import FitSettings, read_preset
 from rectangular_flows.storage.files import load_tensors, save_tensors
 from rectangular_flows.training.folder import read_history

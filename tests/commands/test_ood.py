@@ -13,7 +13,7 @@ from rectangular_flows.cli import main
 from rectangular_flows.evaluation.judge import judge_run
 from rectangular_flows.metrics.out_of_distribution import auroc, stump_accuracy
 from rectangular_flows.paper.square_flow import log_likelihood_of_square_flow, square_flow, square_log_prob
-from rectangular_flows.runs.launch import open_run, prepare, settings_of
+from rectangular_flows.runs.saved import SavedRun
 from rectangular_flows.training.rows import take
 from tests.conftest import shaken
 
@@ -117,7 +117,7 @@ def test_other_data_of_the_same_name_do_not_replace_what_was_found(table, monkey
 
 def test_the_baseline_has_more_rows_than_are_judged(table):
     other = helix(table / "few.csv", 90, seed=2, noise=0.1)
-    few, all_of_them = (judge_run(table / "run", str(other), count).scores["pca"] for count in (10, 10_000))
+    few, all_of_them = (judge_run(SavedRun(table / "run"), str(other), count).scores["pca"] for count in (10, 10_000))
     assert len(few.test) == 10
     np.testing.assert_allclose(few.test, all_of_them.test[:10])  # by the same directions
 
@@ -129,10 +129,8 @@ def test_data_of_its_own_are_told(table, capsys):
 
 def test_figures_are_those_of_the_scores(table):
     other = helix(table / "other.csv", 90, seed=2, noise=0.1)
-    judged = judge_run(table / "run", str(other))
-    flow, _ = open_run(table / "run")
-    settings = settings_of(table / "run")
-    data = prepare(settings.data, settings.model.latent_dim, settings.training.seed)
+    judged = judge_run(SavedRun(table / "run"), str(other))
+    flow, data = SavedRun(table / "run").flow, SavedRun(table / "run").data
     scale = take(data.train, slice(None), dtype=torch.float32).std(dim=0, unbiased=False)
 
     def error(rows):
@@ -170,7 +168,7 @@ def test_images_against_images(pictures, capsys):
 def test_published_parts_are_used_where_there_are_some(pictures, tmp_path):
     digits = np.load(SAMPLES / "mnist-300.npz")["images"]
     np.savez(tmp_path / "parts.npz", train=digits[:50], test=digits[50:80])
-    judged = judge_run(pictures / "run", str(tmp_path / "parts.npz"))
+    judged = judge_run(SavedRun(pictures / "run"), str(tmp_path / "parts.npz"))
     assert judged.rows["outside_train"] == 50
     assert judged.rows["outside_test"] == judged.rows["outside_judged"] == 30
     assert judged.notes == []
@@ -180,7 +178,7 @@ def test_published_parts_are_used_where_there_are_some(pictures, tmp_path):
 
 def test_the_stump_sees_as_many_of_either_kind(table):
     few = helix(table / "few.csv", 20, seed=3, noise=0.5)
-    judged = judge_run(table / "run", str(few))
+    judged = judge_run(SavedRun(table / "run"), str(few))
     score = judged.scores["reconstruction_error"]
     outside = score.outside[:10], score.outside[10:]  # the two halves, one after the other
     assert score.found.accuracy == stump_accuracy(score.train[:10], outside[0], score.test[:10], outside[1])
@@ -206,7 +204,7 @@ def test_mistakes_are_told(table, pictures, tmp_path, capsys):
 def test_rows_where_the_model_overflows_are_outside(table, tmp_path):
     far = tmp_path / "far.csv"
     np.savetxt(far, np.full((30, 3), 1e30), delimiter=",", header="east,north,up", comments="")
-    judged = judge_run(table / "run", str(far))
+    judged = judge_run(SavedRun(table / "run"), str(far))
     assert judged.scores["reconstruction_error"].found.auroc == 1.0
     json.dumps(judged.figures(), allow_nan=False)
 

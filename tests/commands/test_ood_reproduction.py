@@ -13,6 +13,7 @@ from rectangular_flows.paper.ood_reproduction import PAIRS, judge, panels, table
 from rectangular_flows.paper.ood_runs import SQUARE, Direction
 from rectangular_flows.paper.square_flow import SquareScores
 from rectangular_flows.plots.detection import Histogram, draw_directions
+from rectangular_flows.runs.saved import SavedRun
 
 SCORES = ("log_density", "log_density_model", "reconstruction_error", "combined", "typicality", "pca")
 
@@ -32,7 +33,7 @@ def test_both_directions_with_the_runs_of_images(pictures, monkeypatch, capsys):
     sets = [(each["inside"], each["outside"], each["method"]) for each in found]
     assert sets == [(a, b, method) for a, b in PAIRS.items() for method in ("exact", SQUARE)]
     # the numbers of 'rnf ood', and those of the square flow by the values of its images
-    judged = judge_run(pictures.run("fashion-mnist"), "mnist", 40)
+    judged = judge_run(SavedRun(pictures.run("fashion-mnist")), "mnist", 40)
     for name in SCORES:
         expected, got = judged.scores[name].found, found[2]["scores"][name]
         assert got["auroc"] == pytest.approx(expected.auroc, abs=1e-9)

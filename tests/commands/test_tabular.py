@@ -82,7 +82,7 @@ def test_every_set_has_its_presets_and_they_are_valid():
 
 
 def test_published_presets_have_the_published_number_of_parameters():
-    from rectangular_flows.runs.launch import build_flow
+    from rectangular_flows.runs.build import build_flow
 
     for name, (columns, parameters) in {"power": (6, 514_378), "gas": (8, 518_010), "miniboone": (43, 590_198)}.items():
         settings = FitSettings.from_flat(read_preset(f"{name}-published"))

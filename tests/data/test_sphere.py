@@ -3,7 +3,7 @@ import pytest
 
 from rectangular_flows.data.sphere import degree_columns, read_more, read_sphere, to_degrees, to_xyz
 from rectangular_flows.data.tables import DataError, MissingFileError, Table
-from rectangular_flows.runs.launch import prepare
+from rectangular_flows.runs.prepared import prepare
 from rectangular_flows.settings import DataSettings, FitSettings
 
 

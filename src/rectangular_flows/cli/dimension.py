@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from ..metrics.dimension import estimate_dimension, pca_spectrum
     from ..plots.dimension import draw_dimension
-    from ..runs.launch import prepare, some_rows
+    from ..runs.prepared import prepare, some_rows
     from ..settings import DataSettings
     from ..storage.files import save_figure
 

@@ -20,13 +20,12 @@ from ..metrics import circle_fit
 from ..metrics.inception import FeatureNetwork
 from ..metrics.sphere import sphere_fit
 from ..metrics.two_sample import compare
-from ..runs.launch import data_of, open_run, settings_of
+from ..runs.saved import EVALUATION, SavedRun
 from ..storage.files import write_atomically
 from ..training.rows import take
 from .arguments import add_network, add_run, add_seed
 from .score import scores
 
-EVALUATION = "evaluation.json"
 _MOST_ROWS, _TABLE_SAMPLES = 50_000, 10_000
 _KERNEL_ROWS, _KERNEL_CENTRES = 5_000, 20_000
 
@@ -53,7 +52,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def evaluate_command(
-    run: Path,
+    folder: Path,
     samples: int | None,
     seed: int,
     most: int = _MOST_ROWS,
@@ -64,9 +63,10 @@ def evaluate_command(
 ) -> int:
     """Evaluate a run, print the figures, keep them in the run folder."""
     console = Console()
-    images = open_run(run)[0].kind == "image"
+    run = SavedRun(folder)
+    images = run.flow.kind == "image"
     if not images and (skip_fid or network or network_sha256):
-        raise ValueError(f"{run} is a model of tables; --skip-fid and --network are for images")
+        raise ValueError(f"{folder} is a model of tables; --skip-fid and --network are for images")
     found, missing = find_network(network, network_sha256, skip_fid) if images else (None, "")
     if images and samples is not None:
         check_amount(samples, "-n")
@@ -74,8 +74,8 @@ def evaluate_command(
         figures = evaluate_run(run, None if images else samples, seed, most)
     if found is not None:
         figures |= evaluate_samples(run, found, samples, seed, console)
-    write_atomically(run / EVALUATION, json.dumps(figures, indent=1) + "\n")
-    table = Table(title=f"{run}, {figures['test_rows']} test rows", box=box.SIMPLE)
+    write_atomically(folder / EVALUATION, json.dumps(figures, indent=1) + "\n")
+    table = Table(title=f"{folder}, {figures['test_rows']} test rows", box=box.SIMPLE)
     for heading in ("", "value", "real against real"):
         table.add_column(heading, justify="left" if not heading else "right")
     for name, text in _NAMES.items():
@@ -89,7 +89,7 @@ def evaluate_command(
         console.print(text, highlight=False, soft_wrap=True)
     if missing:
         console.print(f"note: {missing}", highlight=False, soft_wrap=True, markup=False)
-    console.print(f"figures: {run / EVALUATION}", highlight=False, soft_wrap=True, markup=False)
+    console.print(f"figures: {folder / EVALUATION}", highlight=False, soft_wrap=True, markup=False)
     return 0
 
 
@@ -98,32 +98,30 @@ def _cell(value: float, error: float | None) -> str:
 
 
 def evaluate_samples(
-    run: Path, network: FeatureNetwork, samples: int | None = None, seed: int = 0, console: Console | None = None
+    run: SavedRun, network: FeatureNetwork, samples: int | None = None, seed: int = 0, console: Console | None = None
 ) -> dict[str, Any]:
     """FID, KID, precision and recall of samples of a run on images, each beside its floor; ``samples`` says of how many.
 
     Args:
-        run: folder of the run.
+        run: a run on images.
         network: for the features, at 0.15 to 0.3 s an image and core.
         samples: how many at most, by default 5,000; fewer where there are fewer real images.
         seed: of the samples.
         console: where to show how far it is.
     """
-    flow, _ = open_run(run)
-    settings = settings_of(run)
-    real = real_images(settings, data_of(run))
+    real = real_images(run.settings, run.data)
     count = SAMPLES if samples is None else samples
-    quality = quality_of(run, flow, real, network, count, seed=seed, console=console)
+    quality = quality_of(run.path, run.flow, real, network, count, seed=seed, console=console)
     return {**figures_of(quality), "samples": quality.n}
 
 
-def evaluate_run(run: Path, samples: int | None = None, seed: int = 0, most: int = _MOST_ROWS) -> dict[str, Any]:
+def evaluate_run(run: SavedRun, samples: int | None = None, seed: int = 0, most: int = _MOST_ROWS) -> dict[str, Any]:
     """Likelihood and distance on the test rows; samples against them, each beside its floor; the truth if it is known.
 
     Of images, likelihood and distance only, in units of pixels and of the model: see :func:`evaluate_samples`.
 
     Args:
-        run: folder of a run.
+        run: a run.
         samples: how many to draw, by default 10,000; of images none.
         seed: of the draws.
         most: test rows, and training rows for the floor.
@@ -132,9 +130,7 @@ def evaluate_run(run: Path, samples: int | None = None, seed: int = 0, most: int
     for name, value in (("rows", most), ("samples", samples)):
         if value < 1:
             raise ValueError(f"expected a positive number of {name}; got {value}")
-    flow, _ = open_run(run)
-    settings = settings_of(run)
-    data = data_of(run)
+    flow, settings, data = run.flow, run.settings, run.data
     dtype = flow.dtype
     images = data.image_shape is not None
     test, train = (

@@ -9,7 +9,8 @@ from pathlib import Path
 from rich.console import Console
 
 from ..runs.display import describe, duration
-from ..runs.launch import run_settings, settings_of
+from ..runs.launch import run_settings
+from ..runs.saved import SavedRun
 from ..settings import FitSettings, read_preset
 from ..training import Run
 from .options import FitRequest
@@ -23,7 +24,7 @@ def fit_command(request: FitRequest) -> int:
     console = Console()
     if request.resume is not None:
         _refuse_changes(request.given)
-        settings = settings_of(request.resume)
+        settings = SavedRun(request.resume).settings
     else:
         settings = FitSettings.from_flat(request.settings)
     out = request.resume or request.out or Path("runs") / _name(request, settings)

@@ -15,6 +15,7 @@ from rich.table import Table
 from ..evaluation.judge import Judged, judge_run, name_of
 from ..plots.detection import draw_detection
 from ..runs.display import WorkDisplay, say_where, wide_console
+from ..runs.saved import SavedRun
 from ..storage.files import save_figure, write_atomically
 from .arguments import add_drop_invalid, add_run, add_seed
 
@@ -42,7 +43,7 @@ def ood_command(run: Path, against: str, count: int, output: Path | None, seed: 
     """Score, judge, print, draw."""
     console = wide_console()
     with WorkDisplay(console, "scoring") as display:
-        judged = judge_run(run, against, count, seed=seed, drop_invalid=drop_invalid, display=display)
+        judged = judge_run(SavedRun(run), against, count, seed=seed, drop_invalid=drop_invalid, display=display)
     folder = output or _folder(run, against)
     folder.mkdir(parents=True, exist_ok=True)
     places = {"figures": folder / "ood.json", "picture": folder / "ood.png"}

@@ -21,13 +21,13 @@ from ..plots import CircleResult, draw_circle_run, draw_earth, draw_manifold, dr
 from ..plots.images import DPI, draw_interpolations, draw_latent_grid, draw_reconstructions, draw_samples
 from ..report import Cards, Chart, Code, Curve, Metric, Page, Picture, Section, Text, write
 from ..runs.display import duration
-from ..runs.launch import Prepared, data_of, open_run, settings_of
+from ..runs.prepared import Prepared
+from ..runs.saved import EVALUATION, SavedRun
 from ..settings import FitSettings
 from ..storage.files import save_figure, write_atomically
-from ..training.folder import read_config, read_history
 from ..training.rows import take
 from .arguments import add_run
-from .evaluate import EVALUATION, TooFewRowsError, evaluate_run
+from .evaluate import TooFewRowsError, evaluate_run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -49,34 +49,26 @@ class Drawing(NamedTuple):
     caption: str
 
 
-def plot_command(run: Path) -> int:
+def plot_command(path: Path) -> int:
     """Write the pictures of a run as PNG files."""
-    console = Console()
-    folder = run / "figures"
-    flow, settings, data = _open(run)
-    drawings = _drawings(flow, settings, data)
+    console, run = Console(), SavedRun(path)
+    folder, drawings = path / "figures", _drawings(run.flow, run.settings, run.data)
     folder.mkdir(parents=True, exist_ok=True)
     for drawing in drawings:
-        path = folder / f"{drawing.name}.png"
-        save_figure(path, drawing.figure, DPI if data.image_shape is not None else 150)
-        console.print(str(path), highlight=False, soft_wrap=True, markup=False)
+        file = folder / f"{drawing.name}.png"
+        save_figure(file, drawing.figure, DPI if run.flow.kind == "image" else 150)
+        console.print(str(file), highlight=False, soft_wrap=True, markup=False)
     return 0
 
 
-def report_command(run: Path, output: Path | None) -> int:
+def report_command(path: Path, output: Path | None) -> int:
     """Write the page of a run."""
     console = Console()
-    path = output or run / "report.html"
+    output = output or path / "report.html"
     with console.status("evaluating and drawing …"):
-        write(_page(run), path)
-    console.print(f"report: {path}", highlight=False, soft_wrap=True, markup=False)
+        write(_page(SavedRun(path)), output)
+    console.print(f"report: {output}", highlight=False, soft_wrap=True, markup=False)
     return 0
-
-
-def _open(run: Path) -> tuple[RectangularFlow, FitSettings, Prepared]:
-    flow, _ = open_run(run)
-    settings = settings_of(run)
-    return flow, settings, data_of(run)
 
 
 def _drawings(flow: RectangularFlow, settings: FitSettings, data: Prepared) -> list[Drawing]:
@@ -143,14 +135,12 @@ _MANIFOLD = (
 )
 
 
-def _figures(run: Path) -> dict[str, Any]:
+def _figures(run: SavedRun) -> dict[str, Any]:
     """The evaluation of a run; of its samples of images, which takes long, what an earlier one found of this model."""
-    path = run / EVALUATION
-    earlier = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    figures = evaluate_run(run)
+    earlier, figures = run.evaluation or {}, evaluate_run(run)
     if "fid" in earlier:  # it is gone with the model it was computed of
         figures = {**earlier, **figures, "samples": earlier["samples"]}
-    write_atomically(path, json.dumps(figures, indent=1) + "\n")
+    write_atomically(run.path / EVALUATION, json.dumps(figures, indent=1) + "\n")
     return figures
 
 
@@ -189,11 +179,10 @@ def _cards(figures: Mapping[str, Any], data: Prepared) -> list[Metric]:
     return cards
 
 
-def _page(run: Path) -> Page:
-    flow, settings, data = _open(run)
-    history = read_history(run)
+def _page(run: SavedRun) -> Page:
+    flow, settings, data, history = run.flow, run.settings, run.data, run.history
     if not history:
-        raise ValueError(f"{run} has no history yet; let it train for an epoch")
+        raise ValueError(f"{run.path} has no history yet; let it train for an epoch")
     drawings = _drawings(flow, settings, data)
     try:
         cards, missing = _cards(_figures(run), data), ""
@@ -210,7 +199,7 @@ def _page(run: Path) -> Page:
         "which there is the distance."
     )
     return Page(
-        run.name,
+        run.path.name,
         f"A rectangular flow with {flow.latent_dim} of {flow.ambient_dim} dimensions.",
         [
             Section(
@@ -218,13 +207,14 @@ def _page(run: Path) -> Page:
                 [*([Cards(cards)] if cards else []), Text(what + (f"\n\n{data.note}" if data.note else "") + missing)],
             ),
             Section("Pictures", [Picture(d.figure, d.caption, d.caption) for d in drawings]),
-            Section("How training went", [*training_charts({run.name: run}), rate]),
+            Section("How training went", [*training_charts({run.path.name: run.history}), rate]),
             Section(
-                "Use it", [Code((_USE if data.image_shape is None else _USE_IMAGES).format(run=run).strip(), "shell")]
+                "Use it",
+                [Code((_USE if data.image_shape is None else _USE_IMAGES).format(run=run.path).strip(), "shell")],
             ),
-            Section("Settings", [Code(toml.dumps(read_config(run)), "TOML")], collapsed=True),
+            Section("Settings", [Code(toml.dumps(run.config), "TOML")], collapsed=True),
         ],
-        f"rectangular-flows {__version__} · rnf report {run}",
+        f"rectangular-flows {__version__} · rnf report {run.path}",
     )
 
 

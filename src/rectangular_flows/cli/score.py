@@ -18,7 +18,7 @@ from ..errors import warn
 from ..evaluation.image_samples import draw_bytes
 from ..manifold import RectangularFlow
 from ..metrics.out_of_distribution import CombinedScore
-from ..runs.launch import open_run, rows_for, sphere_columns
+from ..runs.saved import SavedRun
 from ..storage.files import load_tensors, save_tensors, write_atomically
 from ..training.folder import CONFIG
 from ..training.rows import Rows, take
@@ -55,7 +55,8 @@ def sample_command(run: Path, count: int, output: Path | None, seed: int) -> int
     """Draw samples and write them as a table with the columns of the data, as latitudes and longitudes, or as images."""
     if count < 1:
         raise ValueError(f"expected at least one sample; got -n {count}")
-    flow, columns = open_run(run)
+    saved = SavedRun(run)
+    flow, columns = saved.flow, saved.columns
     images = flow.kind == "image"
     output = output or Path("samples.npy" if images else "samples.csv")
     if images and output.suffix.lower() not in _IMAGES:
@@ -66,7 +67,7 @@ def sample_command(run: Path, count: int, output: Path | None, seed: int) -> int
         return _say(f"{count} images in {output}")
     samples = flow.sample(count, generator=torch.Generator().manual_seed(seed))
     values = samples.flatten(1).numpy()
-    if sphere_columns(run) is not None:
+    if saved.sphere is not None:
         off = float(np.abs(np.linalg.norm(values.astype(np.float64), axis=1) - 1).mean())
         if off > _FAR_FROM_SPHERE:
             text = f"the samples are {off:.3g} from the unit sphere on average, more than {_FAR_FROM_SPHERE:g}"
@@ -99,8 +100,13 @@ def _say(text: str) -> int:
 
 def score_command(run: Path, data: str, output: Path, drop_invalid: bool, coordinates: bool) -> int:
     """Score every row of a table, or image: log-density of its projection, distance from the manifold, outlier score."""
-    flow, columns = open_run(run)
-    rows, numbers, dropped = rows_for(flow, columns, data, drop_invalid, sphere=sphere_columns(run))
+    saved = SavedRun(run)
+    flow, numbers, dropped = saved.flow, None, 0
+    if flow.kind == "image":
+        rows = saved.rows(data)
+    else:
+        table = saved.table(data, drop_invalid)
+        rows, numbers, dropped = torch.from_numpy(np.array(table.values)).to(flow.dtype), table.kept, table.dropped
     log_density, error = scores(flow, rows)
     names, values = ["log_density", "reconstruction_error"], [log_density, error]
     calibration = run / _CALIBRATION

@@ -22,7 +22,7 @@ from ..metrics.inception import INCEPTION_SHA256, FeatureNetwork, Protocol, feat
 from ..metrics.two_sample import Compared
 from ..runs.display import WorkDisplay
 from ..runs.kept import kept
-from ..runs.launch import Prepared
+from ..runs.prepared import Prepared
 from ..settings import FitSettings
 
 Bytes = NDArray[np.uint8]
@@ -95,7 +95,7 @@ def real_images(settings: FitSettings, data: Prepared) -> RealImages:
 
     Args:
         settings: of the run.
-        data: what :func:`~rectangular_flows.runs.launch.prepare` made of them.
+        data: what :func:`~rectangular_flows.runs.prepared.prepare` made of them.
     """
     source, size = settings.data.data, settings.data.height_and_width
     path = Path(str(source))

@@ -23,7 +23,7 @@ from ..metrics.off_manifold import noisy_log_density
 from ..metrics.out_of_distribution import Detection, detect, stump_accuracy, typicality
 from ..plots.detection import Histogram
 from ..runs.display import WorkDisplay
-from ..runs.launch import open_run, settings_of
+from ..runs.saved import SavedRun
 from ..training.rows import Rows, take
 from .ood_rows import rows_to_judge
 
@@ -110,7 +110,7 @@ class Judged:
 
 
 def judge_run(
-    run: Path,
+    run: SavedRun,
     against: str,
     count: int = 10_000,
     *,
@@ -121,7 +121,7 @@ def judge_run(
     """Every score of a run's own rows and of rows from elsewhere, and how well each tells them apart.
 
     Args:
-        run: folder of a run, on a table or on images.
+        run: a run, on a table or on images.
         against: a file, a folder of pictures, or the name of a known data set.
         count: at most so many rows of each set, by seed.
         seed: of that choice and of the halves of a file.
@@ -131,8 +131,7 @@ def judge_run(
     Raises:
         ValueError: the data cannot be had, or are of another shape.
     """
-    flow, _ = open_run(run)
-    chosen = rows_to_judge(run, flow, against, count, seed=seed, drop_invalid=drop_invalid)
+    flow, chosen = run.flow, rows_to_judge(run, against, count, seed=seed, drop_invalid=drop_invalid)
     sets, notes = chosen.sets, list(chosen.notes)
     if display is not None:
         display.total = sum(len(rows) for rows in sets.values())
@@ -142,7 +141,7 @@ def judge_run(
     if broken:
         notes.append(f"{broken} rows have no finite log-density under the model; it counts as −∞")
     scores = _judge(flow, values, chosen.halves)
-    own = str(settings_of(run).data.data)
+    own = str(run.settings.data.data)
     if own == against or (Path(own).exists() and Path(own) == Path(against).expanduser().resolve()):
         notes.append("these are the data that the run was trained on: rows called outside are rows of its own")
     return Judged(name_of(own), name_of(against), flow.latent_dim, chosen.counts, scores, notes)

@@ -10,8 +10,8 @@ from ..data.images import ImagesWarning, holds_images, load_images
 from ..data.registry import DATASETS
 from ..data.tables import DataError
 from ..errors import warn
-from ..manifold import RectangularFlow
-from ..runs.launch import data_of, open_run, prepare, rows_for, sphere_columns
+from ..runs.prepared import prepare
+from ..runs.saved import SavedRun
 from ..settings import DataSettings
 from ..training.rows import Rows, pick, shuffled
 
@@ -49,14 +49,11 @@ def check_count(count: int) -> None:
         raise ValueError(f"expected at least two rows of each set; got -n {count}")
 
 
-def rows_to_judge(
-    run: Path, flow: RectangularFlow, against: str, count: int, *, seed: int = 0, drop_invalid: bool = False
-) -> JudgedRows:
+def rows_to_judge(run: SavedRun, against: str, count: int, *, seed: int = 0, drop_invalid: bool = False) -> JudgedRows:
     """The run's own rows and those from elsewhere, at most so many of each.
 
     Args:
-        run: folder of a run.
-        flow: its model.
+        run: a run, on a table or on images.
         against: a file, a folder of pictures, or the name of a known data set.
         count: at most so many rows of each set, by seed.
         seed: of that choice and of the halves of a file.
@@ -66,9 +63,8 @@ def rows_to_judge(
         ValueError: the data cannot be had, or are of another shape.
     """
     check_count(count)
-    _, columns = open_run(run)
-    data = data_of(run)
-    outside_train, outside_test, halves = _outside(run, flow, columns, against, seed, drop_invalid)
+    data = run.data
+    outside_train, outside_test, halves = _outside(run, against, seed, drop_invalid)
     notes = [halves] if halves else []
     if len(data.test) < 10:
         raise ValueError(f"expected at least 10 test rows to judge by; got {len(data.test)}. See --test-fraction")
@@ -91,30 +87,29 @@ def _some(rows: Rows, count: int, seed: int) -> Rows:
     return pick(rows, shuffled(len(rows), seed, 17)[:count].numpy())
 
 
-def _outside(
-    run: Path, flow: RectangularFlow, columns: tuple[str, ...], against: str, seed: int, drop_invalid: bool
-) -> tuple[Rows, Rows, str]:
+def _outside(run: SavedRun, against: str, seed: int, drop_invalid: bool) -> tuple[Rows, Rows, str]:
     """Training and test rows from elsewhere; a note where a file had to be cut in halves for it."""
+    flow = run.flow
     images, path = flow.kind == "image", Path(against).expanduser()
     if holds_images(against) and not images:
-        raise ValueError(f"{run} is a model of tables with {flow.ambient_dim} columns; {against} holds images")
+        raise ValueError(f"{run.path} is a model of tables with {flow.ambient_dim} columns; {against} holds images")
     if images and path.is_file() and path.suffix.lower() not in (".npy", ".npz"):
         wanted = "×".join(map(str, flow.data_shape))
         raise ValueError(
-            f"{run} is a model of images of {wanted}; {against} holds none. Give a set of images, a folder of pictures, "
-            "or a .npy or .npz file"
+            f"{run.path} is a model of images of {wanted}; {against} holds none. Give a set of images, a folder of "
+            "pictures, or a .npy or .npz file"
         )
     whole: Rows
     if images:
         train, test = _images(path if path.exists() else against, flow.data_shape, seed)
         if len(test):
-            return _same_shape(run, flow, train, against), _same_shape(run, flow, test, against), ""
-        whole = _same_shape(run, flow, train, against)
+            return _same_shape(run, train, against), _same_shape(run, test, against), ""
+        whole = _same_shape(run, train, against)
     elif against in ("circle", *DATASETS) and not path.exists():
         data = prepare(DataSettings(against), None, seed)
-        return _same_shape(run, flow, data.train, against), _same_shape(run, flow, data.test, against), ""
+        return _same_shape(run, data.train, against), _same_shape(run, data.test, against), ""
     else:
-        whole, _, _ = rows_for(flow, columns, path, drop_invalid, sphere=sphere_columns(run))
+        whole = run.rows(path, drop_invalid)
     if len(whole) < 4:
         raise ValueError(f"expected at least 4 rows to compare with; got {len(whole)} in {against}")
     order = shuffled(len(whole), seed, 18).numpy()
@@ -139,7 +134,8 @@ def _images(source: str | Path, shape: tuple[int, ...], seed: int) -> tuple[Rows
     return train, test
 
 
-def _same_shape(run: Path, flow: RectangularFlow, rows: Rows, against: str) -> Rows:
+def _same_shape(run: SavedRun, rows: Rows, against: str) -> Rows:
+    flow = run.flow
     shape = tuple(rows.shape[1:])
     if shape == tuple(flow.data_shape):
         return rows
@@ -149,10 +145,10 @@ def _same_shape(run: Path, flow: RectangularFlow, rows: Rows, against: str) -> R
             "Bring them to that shape, as a .npy file or a folder (whose pictures are resized), or choose another set."
         )
         raise ValueError(
-            f"expected images of {wanted}, as {run} was trained on; those of {against} are {got}. {advice}"
+            f"expected images of {wanted}, as {run.path} was trained on; those of {against} are {got}. {advice}"
         )
     raise ValueError(
-        f"expected {wanted} columns, as {run} was trained on; {against} has {got}. Choose a set with as many."
+        f"expected {wanted} columns, as {run.path} was trained on; {against} has {got}. Choose a set with as many."
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from .. import toml
 from .._version import __version__
 from ..report import Cards, Chart, Code, Curve, Grid, Metric, Page, Picture, Section, Text
+from ..training import Epoch
 from ..training.folder import read_config, read_history
 from .outcome import Outcome, summary
 
@@ -74,7 +75,7 @@ def demo_page(outcomes: Sequence[Outcome], picture: Path, seed: int) -> Page:
             Section("In short", [cards, Text(_WHAT)]),
             Section("What was learned", [Picture(picture, alt), Text(_FIGURE)]),
             Section("In numbers", [Grid(_HEADINGS, rows), Text(_MEANING)]),
-            Section("How training went", training_charts({o.job.title: o.job.folder for o in outcomes})),
+            Section("How training went", training_charts({o.job.title: read_history(o.job.folder) for o in outcomes})),
             Section("Your own data", [Code(_NEXT.strip(), "shell")]),
             *(
                 Section(
@@ -114,9 +115,8 @@ def reproduction_page(
     )
 
 
-def training_charts(folders: Mapping[str, Path]) -> list[Chart]:
+def training_charts(histories: Mapping[str, list[Epoch]]) -> list[Chart]:
     """Reconstruction and likelihood on the validation rows as training went on, one curve a run."""
-    histories = {name: read_history(folder) for name, folder in folders.items()}
 
     def curves(field: str) -> list[Curve]:
         return [

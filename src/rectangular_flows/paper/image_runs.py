@@ -21,7 +21,7 @@ from ..metrics.inception import FeatureNetwork, Protocol
 from ..plots.gallery import Gallery
 from ..runs.jobs import Job, preset_job, run_jobs
 from ..runs.kept import kept
-from ..runs.launch import data_of, open_run, settings_of
+from ..runs.saved import SavedRun
 from ..training.rows import take
 from .reproduction import check_seeds
 
@@ -165,8 +165,8 @@ def evaluate_image_run(
         amounts: generated images; with 0 under the published protocol it is left out, as for all but :data:`HEADLINES`.
         console: where to show how far it is.
     """
-    flow, _ = open_run(run.folder)
-    settings, data = settings_of(run.folder), data_of(run.folder)
+    saved = SavedRun(run.folder)
+    flow, settings, data = saved.flow, saved.settings, saved.data
 
     def reconstruction() -> dict[str, Any]:
         dtype = flow.dtype
@@ -201,8 +201,8 @@ def galleries(runs: Sequence[ImageRun]) -> list[Gallery]:
     for name in dict.fromkeys(run.data for run in runs):
         mine = {run.method: run for run in reversed(runs) if run.data == name}
         methods = [method for method in METHODS if method in mine]
-        test = data_of(mine[methods[0]].folder).test
-        flows = {method: open_run(mine[method].folder)[0] for method in methods}
+        test = SavedRun(mine[methods[0]].folder).data.test
+        flows = {method: SavedRun(mine[method].folder).flow for method in methods}
         samples = {method: draw_bytes(flow, _SHOWN, mine[method].seed) for method, flow in flows.items()}
         first = flows[methods[0]]
         shown = take(test, slice(_SHOWN), dtype=first.dtype)

@@ -17,7 +17,7 @@ from ..metrics.out_of_distribution import Detection
 from ..plots.detection import Histogram
 from ..runs.display import WorkDisplay
 from ..runs.kept import kept
-from ..runs.launch import data_of, open_run, settings_of
+from ..runs.saved import SavedRun
 from ..storage.files import load_tensors, save_tensors
 from ..training import Run
 from .image_runs import ImageRun
@@ -63,7 +63,7 @@ def judge_direction(run: ImageRun, outside: str, count: int, console: Console) -
 
     def compute() -> Mapping[str, Score]:
         with WorkDisplay(console, f"{run.title} → {outside}: scoring") as display:
-            return judge_run(run.folder, outside, count, display=display).scores
+            return judge_run(SavedRun(run.folder), outside, count, display=display).scores
 
     return _direction(run, outside, run.method, f"{outside}, n {count}, scores {_MEANING}", compute)
 
@@ -79,9 +79,9 @@ def judge_square(run: ImageRun, outside: str, count: int, console: Console) -> D
     """
 
     def compute() -> Mapping[str, Score]:
-        flow, _ = open_run(run.folder)
-        settings, data = settings_of(run.folder), data_of(run.folder)
-        chosen = rows_to_judge(run.folder, flow, outside, count)
+        saved = SavedRun(run.folder)
+        flow, settings, data = saved.flow, saved.settings, saved.data
+        chosen = rows_to_judge(saved, outside, count)
         with WorkDisplay(console, f"{run.data}: training a square flow") as display, _one_thread():
 
             def on_step(step: Run) -> None:

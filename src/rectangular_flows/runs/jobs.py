@@ -25,13 +25,14 @@ from rich.text import Text
 from safetensors import safe_open
 
 from ..errors import NumericalError
-from .launch import run_settings, settings_of
-from .display import describe, duration
 from ..settings import FitSettings, read_preset
 from ..storage.files import write_atomically
 from ..training.checkpoint import FILE
 from ..training.folder import CHECKPOINT, FAILURE, last_epoch
 from ..training.signals import Interrupted, StopSignals
+from .display import describe, duration
+from .launch import run_settings
+from .saved import SavedRun
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_BETWEEN_LOOKS = 0.5
@@ -159,14 +160,14 @@ def _begun(job: Job, settings: FitSettings) -> bool:
     """Whether the folder has a state to go on from, of a run with these settings."""
     if not (job.folder / CHECKPOINT / FILE).exists():
         return False
-    return settings_of(job.folder).flat() == settings.flat()
+    return SavedRun(job.folder).settings.flat() == settings.flat()
 
 
 def _check_settings(job: Job) -> None:
     """Complain about a run with other settings: it may have taken hours."""
     if not (job.folder / CHECKPOINT / FILE).exists():
         return
-    there, wanted = settings_of(job.folder).flat(), FitSettings.from_flat(job.settings).flat()
+    there, wanted = SavedRun(job.folder).settings.flat(), FitSettings.from_flat(job.settings).flat()
     others = [name for name in wanted if there.get(name) != wanted[name]]
     if others:
         shown = ", ".join(f"{name} = {there.get(name)}, not {wanted[name]}" for name in others[:3])

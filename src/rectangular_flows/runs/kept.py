@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..storage.models import WEIGHTS
 from ..storage.files import write_atomically
+from ..storage.models import WEIGHTS
 
 
 def kept(folder: Path, name: str, key: str, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""Runs: their data, their folders, and launching them."""

@@ -1,0 +1,170 @@
+"""Data ready for training: opened, checked, matched by column names, and split in three."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..data import von_mises_circle
+from ..data.benchmarks import load_benchmark
+from ..data.images import holds_images, images_like, load_images
+from ..data.pixels import ImageRows
+from ..data.registry import DATASETS
+from ..data.sphere import SphereTable, read_more, read_sphere
+from ..data.tables import DataError, MissingFileError, Table, check_table, match_columns, read_table, split_rows
+from ..settings import DataSettings
+from ..spelling import nearest
+from ..training.rows import Rows, pick, shuffled, take
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Data ready for training: three splits, the names of the columns, and on the sphere those in the user's file.
+
+    Images are rows (N, C, H, W), dequantised, in (0, 1), and have no names of columns.
+    """
+
+    train: Rows
+    validation: Rows
+    test: Rows
+    columns: tuple[str, ...]
+    note: str = ""
+    degrees: tuple[str, ...] = ()
+
+    @property
+    def image_shape(self) -> tuple[int, ...] | None:
+        """(C, H, W) of images; None for a table."""
+        return tuple(self.train.shape[1:]) if len(self.train.shape) == 4 else None
+
+
+@dataclass(frozen=True)
+class Known:
+    """The columns a model was trained on: files are matched with them by name.
+
+    Attributes:
+        columns: of a table.
+        degrees: on the sphere, the names of latitude and longitude in the file, () if it had none; None elsewhere.
+    """
+
+    columns: tuple[str, ...]
+    degrees: tuple[str, ...] | None = None
+
+
+def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int, *, known: Known | None = None) -> Prepared:
+    """Open the data that the settings name, check them and split them.
+
+    Args:
+        settings: of the data.
+        latent_dim: d, for the checks; None or "auto" where it is still to be chosen.
+        seed: of the split.
+        known: the columns of a model trained on these data before: the file may have been reordered since.
+
+    Raises:
+        ValueError: the data cannot be trained on; the message says where and why.
+    """
+    if settings.data is None:
+        raise ValueError("no data: give a file or the name of a data set (rnf data list), or a preset that names one")
+    if settings.sphere and settings.data in ("circle", *DATASETS) and not Path(settings.data).exists():
+        raise ValueError(
+            f"sphere is for a file with latitudes and longitudes; got the data set {settings.data}. Leave out --sphere"
+        )
+    if settings.data == "circle" and not Path("circle").exists():
+        noise = settings.radius_noise
+        train, validation, test = (
+            von_mises_circle(count, seed=seed + offset, radius_noise=noise)
+            for count, offset in ((10_000, 0), (1_000, 10_000), (5_000, 20_000))
+        )
+        return Prepared(train, validation, test, ("x", "y"), "von Mises on the unit circle, κ = 1, centred at π/2")
+    if holds_images(settings.data):
+        return _images(settings, seed)
+    if settings.data in DATASETS and not Path(settings.data).exists():
+        splits = load_benchmark(settings.data)
+        return Prepared(splits.train, splits.validation, splits.test, splits.columns, splits.note)
+    if not Path(settings.data).exists() and not Path(settings.data).suffix:
+        raise MissingFileError(
+            f"There is no file, folder or data set '{settings.data}'.{nearest(settings.data, ['circle', *DATASETS])}"
+        )
+    return _table(settings, latent_dim, seed, known)
+
+
+def _table(settings: DataSettings, latent_dim: int | str | None, seed: int, known: Known | None) -> Prepared:
+    table = _first_table(settings, known)
+    degrees = table.degrees if isinstance(table, SphereTable) else ()
+    check_table(table, latent_dim if isinstance(latent_dim, int) else None)
+    known = Known(table.columns, degrees if settings.sphere else None)
+    parts = {name: getattr(settings, f"{name}_data") for name in ("validation", "test")}
+    given = {
+        name: read_matching(path, known, settings.drop_invalid).values
+        for name, path in parts.items()
+        if path is not None
+    }
+    if "validation" in given and len(given["validation"]) < 2:
+        raise ValueError(
+            f"expected at least two rows to validate with; '{settings.validation_data}' has 1. Give more rows"
+        )
+    shares = {name: 0.0 if name in given else getattr(settings, f"{name}_fraction") for name in parts}
+    train_rows, validation_rows, test_rows = split_rows(len(table.values), **shares, seed=seed)
+    dropped = f"{table.dropped} rows with missing or infinite values were dropped" if table.dropped else ""
+    unnamed = "" if table.named or degrees or Path(table.source).suffix.lower() == ".npy" else "no header was found"
+    unnamed = unnamed and f"{unnamed}: the columns are {table.columns[0]} to {table.columns[-1]}"
+    return Prepared(
+        pick(table.values, train_rows),
+        given["validation"] if "validation" in given else pick(table.values, validation_rows),
+        given["test"] if "test" in given else pick(table.values, test_rows),
+        table.columns,
+        "; ".join(text for text in (table.note if isinstance(table, SphereTable) else "", unnamed, dropped) if text),
+        degrees,
+    )
+
+
+def _first_table(settings: DataSettings, known: Known | None) -> Table:
+    """The file to train on; of a run that was trained on it before, by the names of its columns."""
+    if known is not None and (not settings.sphere or known.degrees):
+        return read_matching(str(settings.data), known, settings.drop_invalid)
+    options: dict[str, Any] = {name: getattr(settings, name) for name in ("columns", "exclude", "drop_invalid")}
+    return (read_sphere if settings.sphere else read_table)(str(settings.data), **options)
+
+
+def _images(settings: DataSettings, seed: int) -> Prepared:
+    for name in ("columns", "exclude", "sphere"):
+        if getattr(settings, name):
+            raise ValueError(f"--{name} is for tables; {settings.data} holds images")
+    parts = {name: getattr(settings, f"{name}_data") for name in ("validation", "test")}
+    shares = {f"{name}_fraction": getattr(settings, f"{name}_fraction") * (parts[name] is None) for name in parts}
+    source = Path(str(settings.data))
+    splits = load_images(
+        source if source.exists() else str(settings.data), seed=seed, size=settings.height_and_width, **shares
+    )
+    rows = dict(zip(("train", "validation", "test"), splits.rows(seed), strict=True))
+    for i, (name, path) in enumerate(parts.items()):
+        if path is not None:
+            rows[name] = ImageRows(images_like(path, splits.shape), (seed, 3 + i))
+    return Prepared(rows["train"], rows["validation"], rows["test"], (), splits.note)
+
+
+def read_matching(path: str | Path, known: Known, drop_invalid: bool = False) -> Table:
+    """The columns of a model in another file, in its order; other columns are ignored.
+
+    Raises:
+        DataError: a column is missing; or the file has no names and another number of columns.
+    """
+    if known.degrees is not None:
+        return read_more(path, known.degrees, drop_invalid)
+    try:
+        return match_columns(read_table(path, columns=known.columns, drop_invalid=drop_invalid), known.columns)
+    except MissingFileError:
+        raise
+    except DataError as error:
+        try:  # a file without names, or one that lacks a column: the whole of it tells which
+            whole = read_table(path, drop_invalid=drop_invalid)
+        except DataError:
+            raise error from None
+        return match_columns(whole, known.columns)
+
+
+def some_rows(rows: Rows, seed: int, most: int = 20_000) -> np.ndarray[Any, Any]:
+    """At most so many of the rows, by seed, as float64; images are laid flat."""
+    return take(rows, shuffled(len(rows), seed)[:most]).flatten(1).double().numpy()

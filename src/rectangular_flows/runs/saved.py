@@ -1,0 +1,175 @@
+"""A run on disk: the one way to open a run folder."""
+
+from __future__ import annotations
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data.images import images_like
+from ..data.pixels import ImageRows
+from ..data.registry import DATASETS
+from ..data.tables import Table, match_columns
+from ..errors import warn
+from ..manifold import RectangularFlow
+from ..settings import DataSettings, FitSettings, check_keys
+from ..storage.files import fingerprint
+from ..storage.models import DESCRIPTION, load_model, read_description
+from ..training.folder import CONFIG, read_config, read_history
+from ..training.rows import take
+from ..training.run import Epoch
+from .prepared import Known, Prepared, prepare, read_matching
+
+EVALUATION = "evaluation.json"
+
+
+class ChangedDataWarning(UserWarning):
+    """The data of a run have changed since it was trained: its split differs, and test rows may have been trained on."""
+
+
+class SavedRun:
+    """A run folder, or the folder of a saved estimator. Each part is read once, when it is first asked for.
+
+    Args:
+        path: the folder that ``rnf fit``, :func:`rectangular_flows.fit` or ``estimator.save`` wrote.
+
+    Raises:
+        FileNotFoundError: there is neither a model nor a run in the folder.
+
+    Example:
+        >>> run = SavedRun("runs/mine")  # doctest: +SKIP
+        >>> run.flow.score(run.rows("new.csv")).log_prob  # doctest: +SKIP
+    """
+
+    def __init__(self, path: str | Path):
+        self.path = Path(path)
+        if not (self.path / CONFIG).exists():
+            read_description(self.path)
+
+    def __repr__(self) -> str:
+        return f"SavedRun({str(self.path)!r})"
+
+    # --- the model
+
+    @cached_property
+    def flow(self) -> RectangularFlow:
+        """The model, on the CPU."""
+        return load_model(self.path)
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """What was saved with the model: names of columns, the parameters of an estimator."""
+        found: dict[str, Any] = read_description(self.path)["facts"]
+        return found
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the model's columns; x1, x2, … where it was given none, and for images."""
+        names = self.facts.get("columns") or self.facts.get("estimator", {}).get("feature_names_in")
+        return tuple(names or [f"x{i + 1}" for i in range(self.flow.ambient_dim)])
+
+    @property
+    def sphere(self) -> tuple[str, ...] | None:
+        """On latitudes and longitudes, their names in the data, () if they had none; None for any other run."""
+        names = self.facts.get("sphere")
+        return None if names is None else tuple(names)
+
+    # --- how it was made
+
+    @cached_property
+    def config(self) -> dict[str, Any]:
+        """All of ``config.toml``: the settings, and the record of what was trained on what."""
+        return read_config(self.path)
+
+    @cached_property
+    def settings(self) -> FitSettings:
+        """The settings of the run."""
+        values = {key: value for key, value in self.config.items() if key != "record"}
+        check_keys(values, str(self.path / CONFIG))
+        return FitSettings.from_flat(values)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """When the run began, with which versions, and the fingerprints of its rows."""
+        found: dict[str, Any] = self.config.get("record", {})
+        return found
+
+    @cached_property
+    def history(self) -> list[Epoch]:
+        """One entry for each validation."""
+        return read_history(self.path)
+
+    # --- its data
+
+    @cached_property
+    def data(self) -> Prepared:
+        """The data that the run was trained on, split as they were then; a warning where their values have changed.
+
+        Raises:
+            ValueError: the run does not know its data, or they cannot be read.
+        """
+        settings, source = self.settings, self.settings.data.data
+        if source is None:
+            raise ValueError(
+                f"{self.path} does not say what it was trained on: it was made in Python, not by rnf fit. "
+                f"Use rnf score {self.path} DATA with rows of your own, or rnf sample"
+            )
+        data = prepare(settings.data, settings.model.latent_dim, settings.training.seed, known=self.known)
+        self._check_shape(tuple(data.train.shape[1:]), source)
+        before = self.record.get("train_sha256")
+        if before is not None and Path(source).exists() and fingerprint(data.train) != before:
+            text = f"'{source}' has changed since {self.path} was trained on it: some of its test rows may have been"
+            warn(ChangedDataWarning, f"{text} trained on. Score the new rows with rnf score, or train again")
+        return data
+
+    @property
+    def known(self) -> Known | None:
+        """The columns by which files are matched; None for images, and for a run without a model yet."""
+        if not (self.path / DESCRIPTION).exists() or "image" in self.facts:
+            return None
+        return Known(self.columns, self.sphere)
+
+    def rows(self, source: str | Path, drop_invalid: bool = False) -> Tensor:
+        """The rows of other data in the order and precision of the model's columns.
+
+        Args:
+            source: a file or the name of a data set. Columns of a table are matched by name, and others are ignored;
+                images must have the model's shape. Of data with a test part, the test rows.
+            drop_invalid: leave out rows of a table with missing or infinite values.
+
+        Raises:
+            ValueError: a column is missing, or the shape is another.
+        """
+        if self.flow.kind == "image":
+            return torch.from_numpy(ImageRows(images_like(source, self.flow.data_shape))[:]).to(self.flow.dtype)
+        return torch.from_numpy(np.array(self.table(source, drop_invalid).values)).to(self.flow.dtype)
+
+    def table(self, source: str | Path, drop_invalid: bool = False) -> Table:
+        """The same as a table, which says which rows were left out; for models of tables."""
+        if str(source) in ("circle", *DATASETS) and not Path(source).exists():
+            data = prepare(DataSettings(str(source)), None, 0)
+            self._check_shape(tuple(data.test.shape[1:]), str(source))
+            return match_columns(
+                Table(take(data.test, slice(None)).numpy(), data.columns, str(source), named=False), self.columns
+            )
+        return read_matching(source, Known(self.columns, self.sphere), drop_invalid)
+
+    def _check_shape(self, shape: tuple[int, ...], source: str) -> None:
+        if shape == tuple(self.flow.data_shape):
+            return
+        wanted, got = ("×".join(map(str, each)) for each in (self.flow.data_shape, shape))
+        what = "images of" if self.flow.kind == "image" else "columns:"
+        raise ValueError(f"expected {what} {wanted}, as {self.path} was trained on; got {got} in {source}")
+
+    # --- what was made of it
+
+    @cached_property
+    def evaluation(self) -> dict[str, Any] | None:
+        """What ``rnf evaluate`` found last; None where it was not run."""
+        path = self.path / EVALUATION
+        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
