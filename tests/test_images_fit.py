@@ -18,13 +18,13 @@ from rectangular_flows.cli.report import plot_command, report_command
 from rectangular_flows.cli.score import sample_command, score_command
 from rectangular_flows.data import ImageRows
 from rectangular_flows.data.images import ImagesWarning, holds_images, images_like, picture_names
+from rectangular_flows.data.rows import Picked, check, pick, split, take
 from rectangular_flows.runs.build import build_flow
 from rectangular_flows.runs.launch import run_settings
 from rectangular_flows.runs.prepared import prepare
 from rectangular_flows.runs.saved import ChangedDataWarning, SavedRun
 from rectangular_flows.settings import DataSettings, FitSettings, ModelSettings, read_preset
 from rectangular_flows.training import Objective
-from rectangular_flows.training.rows import Picked, check, pick, split, take
 from rectangular_flows.volume import Exact, Stochastic
 from rectangular_flows.volume.bundle import core_and_tail
 from tests.conftest import shaken
@@ -163,11 +163,11 @@ def test_images_stay_bytes():
 
 def test_checks_read_a_part_at_a_time(monkeypatch):
     from rectangular_flows import storage
-    from rectangular_flows.training import rows as module
+    from rectangular_flows.data import _files
 
     rows = ImageRows(np.random.default_rng(0).integers(0, 256, (50, 1, 8, 8), dtype=np.uint8))
     whole = storage.fingerprint(rows)
-    monkeypatch.setattr(module, "_CHUNK_BYTES", 7 * 256)
+    monkeypatch.setattr(_files, "CHUNK_BYTES", 7 * 256)
     monkeypatch.setattr(storage, "_CHUNK_BYTES", 7 * 256)
     sizes = []
     read = ImageRows.__getitem__

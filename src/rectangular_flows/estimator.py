@@ -15,12 +15,12 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from .data.rows import shuffled
 from .manifold import RectangularFlow
 from .runs.build import build_flow
 from .settings import DEFAULT_PRESET, FitSettings, read_preset
 from .storage.models import load_model, read_description, save_model
 from .training import fit
-from .training.rows import shuffled
 from .training.setup import threads_for
 
 Array = NDArray[Any]

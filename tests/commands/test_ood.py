@@ -10,11 +10,11 @@ import torch
 
 from rectangular_flows import RectangularFlow, TrainingConfig, flows
 from rectangular_flows.cli import main
+from rectangular_flows.data.rows import take
 from rectangular_flows.evaluation.judge import judge_run
 from rectangular_flows.metrics.out_of_distribution import auroc, stump_accuracy
 from rectangular_flows.paper.square_flow import log_likelihood_of_square_flow, square_flow, square_log_prob
 from rectangular_flows.runs.saved import SavedRun
-from rectangular_flows.training.rows import take
 from tests.conftest import shaken
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"

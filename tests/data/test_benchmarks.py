@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from rectangular_flows.data.benchmarks import PUBLISHED, load_benchmark
-from rectangular_flows.data.registry import DATASETS
+from rectangular_flows.data.datasets import DATASETS
 from rectangular_flows.data.tables import DataError
 
 from .test_safe_pickle import array, frame, index, python2, rows

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from rectangular_flows.data import download
+from rectangular_flows.data.datasets import DATASETS, Dataset, RemoteFile, dataset
 from rectangular_flows.data.download import FirstUseWarning, data_root, fetch
-from rectangular_flows.data.registry import DATASETS, Dataset, RemoteFile, dataset
 from rectangular_flows.data.tables import DataError
 
 CONTENT = bytes(range(256)) * 4000  # a megabyte

@@ -11,7 +11,7 @@ from scipy.io import savemat
 from rectangular_flows.data import DataError, load_images
 from rectangular_flows.data._files import MissingFileError
 from rectangular_flows.data._idx import read_idx
-from rectangular_flows.data.registry import DATASETS
+from rectangular_flows.data.datasets import DATASETS
 
 REAL = Path(os.environ.get("RNF_DATA", Path(__file__).parents[3] / "shared" / "data"))
 SAMPLES = Path(__file__).parent / "samples"

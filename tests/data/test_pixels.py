@@ -15,8 +15,8 @@ from rectangular_flows.data import (
     to_bytes,
     to_unit,
 )
+from rectangular_flows.data.rows import Picked, check, split, take
 from rectangular_flows.flows import Logit
-from rectangular_flows.training.rows import Picked, check, split, take
 
 EVERY = np.arange(256, dtype=np.uint8)
 

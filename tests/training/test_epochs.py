@@ -7,8 +7,8 @@ import torch
 
 from rectangular_flows import RectangularFlow, TrainingConfig, fit, flows
 from rectangular_flows.data import von_mises_circle
+from rectangular_flows.data.rows import take
 from rectangular_flows.training import loop
-from rectangular_flows.training.rows import take
 
 
 def _flow():

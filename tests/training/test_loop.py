@@ -7,9 +7,9 @@ import torch
 
 from rectangular_flows import RectangularFlow, TrainingConfig, fit, flows
 from rectangular_flows.data import von_mises_circle
+from rectangular_flows.data.rows import Picked, split
 from rectangular_flows.errors import NonFiniteError
 from rectangular_flows.training import Objective
-from rectangular_flows.training.rows import Picked, split
 from rectangular_flows.volume import Exact, Stochastic
 
 

@@ -1,18 +1,25 @@
-"""``rnf data``: the data sets that rnf knows, and getting them."""
+"""``rnf data``: the data sets known by name, and downloading them."""
 
 from __future__ import annotations
 
 import argparse
-import warnings
 from pathlib import Path
 
 from rich import box
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.table import Table
 
-from ..data.download import FirstUseWarning, data_root, fetch
-from ..data.registry import DATASETS, Dataset, dataset
+from ..data.datasets import DATASETS, Dataset, dataset
+from ..data.download import data_root, fetch
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +35,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def list_command() -> int:
-    """A table of the data sets, and whether each is at hand."""
+    """Print a table of the data sets and whether each is at hand."""
     console, root = Console(), data_root()
-    where = f"data folder: {root} (RNF_DATA chooses another). rnf data get NAME downloads."
+    where = f"data folder: {root} (set RNF_DATA to change it). rnf data get NAME downloads a data set."
     table = Table(box=box.SIMPLE, caption=where)
     for heading in ("name", "kind", "shape", "rows", "at hand", "what"):
         right = heading in ("shape", "rows")
@@ -43,28 +50,39 @@ def list_command() -> int:
 
 
 def get_command(name: str) -> int:
-    """Download a data set, showing how far it is."""
+    """Download a data set, with a progress bar on a terminal, and print the paths of its files."""
     console, entry = Console(), dataset(name)
     if not entry.files:
-        console.print(f"{name} is made, not downloaded: rnf fit {name} …", highlight=False, markup=False)
+        text = f"{entry.name} is generated and needs no download: rnf fit {entry.name} …"
+        console.print(text, highlight=False, markup=False)
         return 0
-    columns = (TextColumn(name), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar, warnings.catch_warnings():
-        task = bar.add_task(name, total=None)
-        warnings.simplefilter("always", FirstUseWarning)
-        warnings.showwarning = lambda message, *_, **__: console.print(f"note: {message}", highlight=False)
-        paths = fetch(entry, progress=lambda done, total: bar.update(task, completed=done, total=total))
+    columns = (TextColumn(entry.name), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        paths = fetch(entry, progress=_Bar(bar, bar.add_task(entry.name, total=None)))
     for path in paths:
         console.print(str(path), highlight=False, soft_wrap=True, markup=False)
     return 0
 
 
+class _Bar:
+    """The progress bar of rich as pooch expects one."""
+
+    total = 0  # bytes of a file, set by pooch; 0 if the server does not say
+
+    def __init__(self, progress: Progress, task: TaskID):
+        self.progress, self.task = progress, task
+
+    def update(self, count: int) -> None:
+        self.progress.update(self.task, advance=count, total=self.total or None)
+
+    def reset(self) -> None:
+        self.progress.reset(self.task)
+
+    def close(self) -> None:
+        pass
+
+
 def _at_hand(entry: Dataset, root: Path) -> str:
-    if not entry.files:
-        return "yes"
     if all((root / path).exists() for file in entry.files for path in file.targets):
         return "yes"
     return "in part" if any((root / entry.name).glob("*")) else "no"
-
-
-__all__ = ["add_arguments", "get_command", "list_command", "run"]

@@ -14,6 +14,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from ..data.rows import take
 from ..evaluation.image_samples import SAMPLES, check_amount, figures_of, find_network, quality_of, real_images
 from ..manifold import RectangularFlow
 from ..metrics import circle_fit
@@ -22,7 +23,6 @@ from ..metrics.sphere import sphere_fit
 from ..metrics.two_sample import compare
 from ..runs.saved import EVALUATION, SavedRun
 from ..storage.files import write_atomically
-from ..training.rows import take
 from .arguments import add_network, add_run, add_seed
 from .score import scores
 

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from .. import toml
 from .._version import __version__
+from ..data.rows import take
 from ..manifold import RectangularFlow
 from ..metrics import circle_fit
 from ..paper.circle_report import training_charts
@@ -25,7 +26,6 @@ from ..runs.prepared import Prepared
 from ..runs.saved import EVALUATION, SavedRun
 from ..settings import FitSettings
 from ..storage.files import save_figure, write_atomically
-from ..training.rows import take
 from .arguments import add_run
 from .evaluate import TooFewRowsError, evaluate_run
 

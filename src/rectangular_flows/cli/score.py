@@ -12,6 +12,7 @@ import torch
 from rich.console import Console
 
 from ..data.images import picture_names
+from ..data.rows import Rows, take
 from ..data.sphere import DEGREES, to_degrees
 from ..data.tables import write_table
 from ..errors import warn
@@ -21,7 +22,6 @@ from ..metrics.out_of_distribution import CombinedScore
 from ..runs.saved import SavedRun
 from ..storage.files import load_tensors, save_tensors, write_atomically
 from ..training.folder import CONFIG
-from ..training.rows import Rows, take
 from .arguments import add_drop_invalid, add_run
 
 _IMAGES = (".npy", ".npz", ".png")

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._files import Array, DataError, as_option, listing
+from ._files import Array, DataError, as_option, check_names, listing
 
 MMAP_BYTES = 256 * 2**20  # a larger .npy file stays on disk
 
@@ -18,7 +18,7 @@ Read = tuple[Array, tuple[str, ...], bool]  # values, the names kept, whether th
 
 
 def read_npy(path: Path, choose: Choose) -> Read:
-    """A 2-D array from a .npy file, mapped into memory when it is large."""
+    """A 2-D array from a .npy file, memory-mapped if it is large."""
     array = load_npy(path, mmap=path.stat().st_size > MMAP_BYTES)
     return _select(array, _generated(array, str(path)), False, choose, str(path))
 
@@ -28,7 +28,7 @@ def load_npy(path: Path, *, mmap: bool = False) -> Array:
     try:
         array = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise DataError(f"Expected a numpy array in '{path}'; it cannot be read: {error}") from error
+        raise DataError(f"Expected a numpy array; cannot read '{path}': {error}") from error
     if not isinstance(array, np.ndarray):  # a .npz archive under another name
         array.close()
         raise DataError(f"Expected one numpy array in '{path}'; got an archive. Name it .npz.")
@@ -46,11 +46,11 @@ def load_npz(path: Path) -> dict[str, Array]:
     except DataError:
         raise
     except Exception as error:  # whatever a damaged file leads to
-        raise DataError(f"Expected numpy arrays in '{path}'; they cannot be read: {error}") from error
+        raise DataError(f"Expected numpy arrays; cannot read '{path}': {error}") from error
 
 
 def read_npz(path: Path, choose: Choose) -> Read:
-    """The only 2-D array of a .npz file, or the one called 'data' or 'X'; names from 'columns' if that is there."""
+    """The only 2-D array of a .npz file, or the one called 'data' or 'X'; column names from 'columns', if it is there."""
     arrays = load_npz(path)
     tables = [name for name, array in arrays.items() if array.ndim == 2]
     preferred = [name for name in ("data", "X") if name in tables]
@@ -58,11 +58,12 @@ def read_npz(path: Path, choose: Choose) -> Read:
         shapes = [f"{name} {array.shape}" for name, array in arrays.items()]
         raise DataError(
             f"Expected one 2-D array in '{path}', or one called 'data' or 'X'; got {listing(shapes, 12)}. "
-            "Save the one that is meant as 'data'."
+            "Save the right one as 'data'."
         )
     array = arrays[(preferred or tables)[0]]
     names = arrays.get("columns")
     if names is not None and names.dtype.kind == "U" and names.shape == array.shape[1:]:
+        check_names(names.tolist(), f"'columns' of '{path}'")
         return _select(array, tuple(names.tolist()), True, choose, str(path))
     return _select(array, _generated(array, str(path)), False, choose, str(path))
 
@@ -73,20 +74,19 @@ def read_parquet(path: Path, choose: Choose) -> Read:
     try:
         file = parquet.ParquetFile(path)
         names = tuple(file.schema_arrow.names)
-        if len(set(names)) < len(names):
-            raise DataError(f"Expected different column names; '{path}' repeats one: {listing(names, 12)}. Rename it.")
+        check_names(names, f"'{path}'")
         kept = choose(names)
         table = file.read(columns=[names[i] for i in kept])
     except DataError:
         raise
     except (arrow.ArrowException, OSError) as error:
-        raise DataError(f"Expected a Parquet file; '{path}' cannot be read: {error}") from error
+        raise DataError(f"Expected a Parquet file; cannot read '{path}': {error}") from error
     kinds = {names[i]: table.schema.field(names[i]).type for i in kept}
     numeric = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean, arrow.types.is_decimal)
     text = [name for name, kind in kinds.items() if not any(test(kind) for test in numeric)]
     if text:
         raise DataError(
-            f"Expected numbers only; in '{path}' these columns are not: {listing([f'{n} ({kinds[n]})' for n in text])}. "
+            f"Expected only numbers; '{path}' has other columns: {listing([f'{n} ({kinds[n]})' for n in text])}. "
             f"Leave them out: --exclude {as_option(text)}."
         )
     single = all(arrow.types.is_float32(kind) for kind in kinds.values())
@@ -97,7 +97,7 @@ def read_parquet(path: Path, choose: Choose) -> Read:
 
 
 def load_pyarrow() -> tuple[Any, Any]:
-    """The modules pyarrow and pyarrow.parquet, which are an optional extra."""
+    """The modules pyarrow and pyarrow.parquet, an optional extra."""
     try:
         return importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
     except ImportError as error:
@@ -106,10 +106,10 @@ def load_pyarrow() -> tuple[Any, Any]:
 
 def _generated(array: Array, source: str) -> tuple[str, ...]:
     if array.ndim != 2:
-        advice = (
-            " Save it as array.reshape(-1, 1)." if array.ndim == 1 else " Save it as array.reshape(len(array), -1)."
+        shape = "-1, 1" if array.ndim == 1 else "len(array), -1"
+        raise DataError(
+            f"Expected a 2-D array (rows, columns); '{source}' holds shape {array.shape}. Save array.reshape({shape})."
         )
-        raise DataError(f"Expected a 2-D array (rows, columns); '{source}' holds shape {array.shape}.{advice}")
     return tuple(f"x{i + 1}" for i in range(array.shape[1]))
 
 

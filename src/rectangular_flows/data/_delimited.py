@@ -1,7 +1,7 @@
 """Tables as text: CSV and its relatives.
 
-numpy's C parser reads every well-formed file. Where it gives up, a pass in Python either reads what is merely unusual
-(empty cells, trailing delimiters) or says which line and column are at fault.
+numpy's C parser reads every well-formed file. Where it gives up, a second pass in Python reads what is merely unusual
+or says which line and column are wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TextIO
 
 import numpy as np
 
-from ._files import Array, DataError, as_option, listing
+from ._files import Array, DataError, as_option, check_names
 
 _MISSING = frozenset({"", "NA", "N/A", "null", "NULL", "None"})
 _CHUNK = 20_000  # rows of Python floats held at a time
@@ -27,7 +27,7 @@ Choose = Callable[[tuple[str, ...]], list[int]]
 
 @dataclass(frozen=True)
 class _Layout:
-    """What the first lines of a file tell."""
+    """What the first lines of a file show."""
 
     delimiter: str | None  # None: runs of white space
     header: tuple[str, ...] | None
@@ -53,9 +53,7 @@ def read_delimited(
         layout = _look(path, suffix)
         names = layout.header or tuple(f"x{i + 1}" for i in range(layout.width))
         kept = choose(names)
-        values = _fast(path, layout, kept)
-        if values is None:
-            values = _filled(path, layout, kept)
+        values = _plain(path, layout, kept)
         if values is None:
             values = _careful(path, layout, names, kept)
     except UnicodeDecodeError as error:
@@ -70,7 +68,7 @@ def read_delimited(
 
 
 def cell_value(cell: str) -> float | None:
-    """The number in a cell: NaN if it is empty or marked missing, None if it holds text.
+    """The number in a cell: NaN if it is empty or marked as missing, None if it holds text.
 
     Example:
         >>> cell_value(" 1e3 "), cell_value("inf"), cell_value(""), cell_value("red"), cell_value("1_000")
@@ -80,7 +78,7 @@ def cell_value(cell: str) -> float | None:
     if cell in _MISSING:
         return float("nan")
     try:
-        return None if "_" in cell else float(cell)  # Python's digit groups are no number in a table
+        return None if "_" in cell else float(cell)  # in Python 1_000 is a number
     except ValueError:
         return None
 
@@ -94,8 +92,9 @@ def _open(path: Path) -> TextIO:
 def _rows(lines: Iterator[str], delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of every line that is neither blank nor a comment.
 
-    Lines that begin with # are comments before the table. In it they are where they have another number of delimiters
-    than its first line: '#7' may be a name. Between blanks, not delimiters, what follows # is a comment, as for numpy.
+    A line that begins with # is a comment before the table; inside the table only if it has another number of
+    delimiters than the first line, since '#7' may be a name. In a table without delimiters (white space), what follows
+    # is a comment, as for numpy.
     """
     count = 0
     marks: int | None = None  # delimiters in the first line of the table
@@ -119,7 +118,7 @@ def _rows(lines: Iterator[str], delimiter: str | None) -> Iterator[tuple[int, li
 
 
 def _is_comment(line: str, delimiter: str | None, marks: int | None) -> bool:
-    """Whether a line that begins with # is one; ``marks``: delimiters in a line of the table, None before it."""
+    """Whether a line that begins with # is a comment; ``marks``: delimiters in a line of the table, None before it."""
     return delimiter is None or marks is None or _outside_quotes(line, delimiter) != marks
 
 
@@ -139,29 +138,25 @@ def _look(path: Path, suffix: str) -> _Layout:
         rows = _rows(iter(file), delimiter)
         line, cells = next(rows, (0, []))
         if not line:
-            raise DataError(f"Expected a table; got '{path}', which has no lines but blank ones and comments.")
+            raise DataError(f"Expected a table; '{path}' has only blank lines and comments.")
         if all(cell_value(cell) is not None for cell in cells):
-            # without a header, an empty last cell is a trailing delimiter only if the rows agree
+            # without a header, an empty last cell is a trailing delimiter only if all rows have one
             ends = [cells, *(row for _, row in zip(range(_SNIFFED_LINES - 1), (r for _, r in rows), strict=False))]
             trailing = len(cells) > 1 and all(len(row) == len(cells) and not row[-1].strip() for row in ends)
             return _Layout(delimiter, None, len(cells) - trailing, line, line - 1)
         second = next(rows, None)
         if second is None:
-            raise DataError(f"Expected rows of numbers; got '{path}', which holds a header (line {line}) and no rows.")
+            raise DataError(f"Expected rows of numbers; '{path}' has a header (line {line}) and no rows.")
     header = [cell.strip() for cell in cells]
     if len(header) > 1 and not header[-1] and not second[1][-1].strip():
         header.pop()
     header = [name or f"x{i + 1}" for i, name in enumerate(header)]
-    twice = sorted({name for name in header if header.count(name) > 1})
-    if twice:
-        raise DataError(
-            f"Expected different column names; '{path}', line {line}, repeats {listing(twice)}. Rename them."
-        )
+    check_names(header, f"'{path}', line {line},")
     return _Layout(delimiter, tuple(header), len(header), line, line)
 
 
 def _sniff(lines: Sequence[str], suffix: str) -> str | None:
-    """The delimiter that occurs equally often in each of the first lines; else the commonest of the first line."""
+    """The delimiter that occurs equally often in each of the first lines; else the most frequent in the first line."""
     if suffix == ".tsv":
         return "\t"
     if not lines:
@@ -179,17 +174,10 @@ def _outside_quotes(line: str, mark: str) -> int:
     return sum(part.count(mark) for part in line.strip("\r\n").split('"')[::2])
 
 
-def _fast(path: Path, layout: _Layout, kept: Sequence[int]) -> Array | None:
-    """The table by numpy's C parser, or None if that needs help."""
-    # numpy reads a path in blocks and an open file by lines; and it does not look at the cells it was told to leave out
-    if path.name.lower().endswith(".gz") or (len(kept) < layout.width and not _even(path, layout)):
-        return None
-    return _loadtxt(str(path.absolute()), layout, kept, layout.skip)
-
-
-def _filled(path: Path, layout: _Layout, kept: Sequence[int]) -> Array | None:
-    """The same with NaN written into empty cells and trailing delimiters taken off; None if some line is stranger."""
+def _plain(path: Path, layout: _Layout, kept: Sequence[int]) -> Array | None:
+    """The table by numpy's C parser, with NaN for empty cells and without trailing delimiters; None if it needs help."""
     mark, width = layout.delimiter, layout.width
+    everything = list(kept) == list(range(width))
 
     def lines(file: TextIO) -> Iterator[str]:
         for number, line in enumerate(file, 1):
@@ -199,60 +187,38 @@ def _filled(path: Path, layout: _Layout, kept: Sequence[int]) -> Array | None:
             if line[0] == "#" and _is_comment(line, mark, width - 1):
                 continue
             if mark is not None:
-                count = line.count(mark)
+                count = _outside_quotes(line, mark) if '"' in line else line.count(mark)
                 if count == width and line.endswith(mark):
                     line, count = line[:-1], count - 1
-                if count != width - 1 or '"' in line:
-                    raise ValueError("not one of the plain lines")
+                if count != width - 1:
+                    raise ValueError("a line with another number of cells")
                 if not line or line[0] == mark or line[-1] == mark or mark + mark in line:
                     line = mark.join([cell or "nan" for cell in line.split(mark)])
-            elif len(kept) < width and len(line.split()) != width:
-                raise ValueError("not one of the plain lines")
+            elif not everything and len(line.split()) != width:
+                raise ValueError("a line with another number of cells")
             yield line
 
     with _open(path) as file:
-        return _loadtxt(lines(file), layout, kept, 0)
-
-
-def _loadtxt(source: str | Iterator[str], layout: _Layout, kept: Sequence[int], skip: int) -> Array | None:
-    everything = list(kept) == list(range(layout.width))
-    try:
-        values = np.loadtxt(
-            source,
-            dtype=np.float64,
-            comments="#" if layout.delimiter is None else None,
-            delimiter=layout.delimiter,
-            skiprows=skip,
-            usecols=None if everything else tuple(kept),
-            ndmin=2,
-            encoding="utf-8-sig",
-            quotechar='"',
-        )
-    except UnicodeDecodeError:
-        raise
-    except ValueError:
-        return None
+        try:
+            values = np.loadtxt(
+                lines(file),
+                dtype=np.float64,
+                comments="#" if mark is None else None,
+                delimiter=mark,
+                usecols=None if everything else tuple(kept),  # numpy does not count the cells that it leaves out
+                ndmin=2,
+                quotechar='"',
+            )
+        except UnicodeDecodeError:
+            raise
+        except ValueError:
+            return None
     # the header, or the first row, may have another number of cells than the rest
     return values if values.shape[1] == len(kept) else None
 
 
-def _even(path: Path, layout: _Layout) -> bool:
-    mark = layout.delimiter
-    with _open(path) as file:
-        for number, line in enumerate(file, 1):
-            if (
-                number <= layout.skip
-                or not line.strip()
-                or (line[0] == "#" and _is_comment(line, mark, layout.width - 1))
-            ):
-                continue
-            if (line.count(mark) + 1 if mark else len(line.split())) != layout.width:
-                return False
-    return True
-
-
 def _careful(path: Path, layout: _Layout, names: Sequence[str], kept: Sequence[int]) -> Array:
-    """The table by Python's csv module, or an error that says which line and which column are at fault."""
+    """The table by Python's csv module, or an error that says which line and column are wrong."""
     blocks: list[Array] = []
     block: list[list[float]] = []
     text: dict[int, tuple[int, str, int]] = {}  # column → first line, what it says there, how many cells
@@ -267,7 +233,7 @@ def _careful(path: Path, layout: _Layout, names: Sequence[str], kept: Sequence[i
             if len(cells) != layout.width:
                 raise DataError(
                     f"'{path}', line {line}: expected {layout.width} cells, as in line {layout.first_line}; "
-                    f"got {len(cells)}. Correct that line (is a delimiter missing, or one too many?)."
+                    f"got {len(cells)}. Correct that line: is a delimiter missing, or is there one too many?"
                 )
             picked = [cells[i] for i in kept]
             try:
@@ -304,10 +270,10 @@ def _text_error(path: Path, names: Sequence[str], text: dict[int, tuple[int, str
     more = f"; and {len(columns) - 5} more columns" if len(columns) > 5 else ""
     samples = [text[i][1] for i in columns]
     if all(s.count(",") == 1 and cell_value(s.replace(",", ".")) is not None for s in samples):
-        advice = "These look like decimal commas: write decimal points."
+        advice = "These look like decimal commas: use decimal points."
     else:
         advice = f"Correct those cells, or leave the columns out: --exclude {as_option([names[i] for i in columns])}."
-    return DataError(f"Expected numbers only; in '{path}' {where}{more}. {advice}")
+    return DataError(f"Expected only numbers; in '{path}' {where}{more}. {advice}")
 
 
 def _line_of(path: Path, layout: _Layout, row: int) -> int:

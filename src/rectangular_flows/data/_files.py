@@ -1,16 +1,14 @@
-"""What the readers of data files share: the error, finding a file, and writing one without leaving half of it."""
+"""What the readers of data files share: errors, finding a file, choosing columns, reading in parts."""
 
 from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from math import prod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from ..spelling import nearest
@@ -20,18 +18,18 @@ CHUNK_BYTES = 64 * 2**20
 
 
 class DataError(ValueError):
-    """Data cannot be used: the message says what was expected, what was got and where, and what to do."""
+    """Data cannot be used. The message says what was expected, what was found and where, and what to do."""
 
 
 class MissingFileError(DataError, FileNotFoundError):
-    """A file is not there. It is both a :class:`DataError` and a ``FileNotFoundError``."""
+    """A file does not exist. Both a :class:`DataError` and a ``FileNotFoundError``."""
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
 def listing(items: Sequence[object], limit: int = 5, mark: str = "'") -> str:
-    """The first few, in quotation marks, and how many more there are.
+    """The first few items, in quotation marks, and how many more there are.
 
     Example:
         >>> listing(["a", "b", "c"], limit=2)
@@ -42,7 +40,7 @@ def listing(items: Sequence[object], limit: int = 5, mark: str = "'") -> str:
 
 
 def existing_file(path: Path) -> Path:
-    """The path if it is a readable file that is not empty; otherwise an error that names the nearest file there is."""
+    """The path if it is a readable file that is not empty; otherwise an error that suggests the nearest file name."""
     if path.is_dir():
         names = sorted(entry.name for entry in path.iterdir() if entry.is_file())
         inside = f" It holds {listing(names)}." if names else ""
@@ -54,43 +52,26 @@ def existing_file(path: Path) -> Path:
         names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
         raise MissingFileError(f"There is no file '{path}'.{nearest(path.name, names)}")
     if not os.access(path, os.R_OK):
-        raise DataError(f"The file '{path}' may not be read: its permissions forbid it.")
+        raise DataError(f"Cannot read the file '{path}': its permissions forbid it.")
     if path.is_file() and path.stat().st_size == 0:
         raise DataError(f"Expected a table; got '{path}', an empty file (0 bytes).")
     return path
 
 
-@contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path in the same folder, which takes the place of ``path`` only when the block ends well."""
-    try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    except OSError as error:
-        raise DataError(f"Cannot write '{path}': {error.strerror} (in folder '{path.parent}').") from error
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        yield temporary
-        # mkstemp makes files for the owner's eyes only; a result gets the permissions any new file would
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        temporary.replace(path)
-    except BaseException:
-        with suppress(OSError):
-            temporary.unlink()
-        raise
+def parts_of(rows: Any) -> Iterator[slice]:
+    """Slices of some 64 MiB that together cover the rows of an array, a tensor or images.
 
-
-def chunks(values: Array) -> Iterator[Array]:
-    """Runs of rows, small enough that a copy of one does no harm."""
-    step = max(1, CHUNK_BYTES // max(1, values.itemsize * int(np.prod(values.shape[1:]))))
-    for start in range(0, len(values), step):
-        yield np.asarray(values[start : start + step])
+    Example:
+        >>> len(list(parts_of(np.zeros((300, 2)))))
+        1
+    """
+    each = prod(rows.shape[1:]) * rows.dtype.itemsize
+    step = max(1, CHUNK_BYTES // max(1, each))
+    return (slice(start, start + step) for start in range(0, len(rows), step))
 
 
 def as_option(names: Sequence[str]) -> str:
-    """Names of columns as ``--exclude`` and ``--columns`` of ``rnf fit`` take them, in quotes for the shell.
+    """Column names as ``--exclude`` and ``--columns`` of ``rnf fit`` take them, quoted for the shell.
 
     Example:
         >>> print(as_option(["a", "b"]), as_option(["note, free"]))
@@ -104,15 +85,22 @@ def as_option(names: Sequence[str]) -> str:
 def choose_columns(
     names: tuple[str, ...], columns: Sequence[str] | None, exclude: Sequence[str] | None, source: str
 ) -> list[int]:
-    """The indices of the columns to keep; names, or positions counted from 1."""
+    """The indices of the columns to keep, which are given by name or by position from 1."""
     kept = list(range(len(names))) if columns is None else [_index(names, c, source) for c in columns]
     if len(set(kept)) < len(kept):
         raise DataError(f"Expected each column once; got {listing([str(c) for c in columns or ()], 12)}.")
     left_out = {_index(names, c, source) for c in exclude or ()}
     kept = [i for i in kept if i not in left_out]
     if not kept:
-        raise DataError(f"Expected some column to be left; '{source}' has {listing(names)} and all were left out.")
+        raise DataError(f"Expected at least one column; '{source}' has {listing(names)}, and all are left out.")
     return kept
+
+
+def check_names(names: Sequence[str], source: str) -> None:
+    """Refuse column names that repeat."""
+    twice = sorted({name for name in names if list(names).count(name) > 1})
+    if twice:
+        raise DataError(f"Expected different column names; {source} repeats {listing(twice)}. Rename them.")
 
 
 def _index(names: tuple[str, ...], column: str, source: str) -> int:

@@ -24,7 +24,7 @@ _WHOLE = (("images", "data", "X", "x"), ("labels", "y"))
 
 
 def as_images(array: Array, source: str) -> Array:
-    """Images as (N, C, H, W), of an array (N, H, W), (N, H, W, C) or (N, C, H, W) of uint8; C is 1 or 3.
+    """Images as (N, C, H, W), from an array (N, H, W), (N, H, W, C) or (N, C, H, W) of uint8; C is 1 or 3.
 
     Example:
         >>> as_images(np.zeros((5, 8, 6, 3), np.uint8), "an array").shape
@@ -34,10 +34,9 @@ def as_images(array: Array, source: str) -> Array:
         advice = {
             "f": "(255 * array).round().astype(np.uint8) if they lie in [0, 1]",
             "b": "255 * array.astype(np.uint8)",
-        }
-        say = advice.get(array.dtype.kind, "array.astype(np.uint8) if they lie in 0 … 255")
+        }.get(array.dtype.kind, "array.astype(np.uint8) if they lie in 0 … 255")
         raise DataError(
-            f"Expected images of uint8, 0 to 255, in '{source}'; got type {array.dtype}. Save them as {say}."
+            f"Expected images of uint8, 0 to 255, in '{source}'; got type {array.dtype}. Save them as {advice}."
         )
     if array.ndim == 3 and array.shape[2] not in _CHANNELS:
         return array[:, None]
@@ -45,18 +44,18 @@ def as_images(array: Array, source: str) -> Array:
         first, last = array.shape[1] in _CHANNELS, array.shape[3] in _CHANNELS
         if first != last:
             return array if first else array.transpose(0, 3, 1, 2)
-    meant = " It looks like one picture: several are needed." if array.ndim == 3 else ""
+    meant = " It looks like one picture; several are needed." if array.ndim == 3 else ""
     raise DataError(
-        f"Expected images as (N, height, width), (N, height, width, C) or (N, C, height, width), C being 1 or 3, in "
+        f"Expected images as (N, height, width), (N, height, width, C) or (N, C, height, width), with C = 1 or 3, in "
         f"'{source}'; got shape {array.shape}.{meant}"
     )
 
 
 def read_image_array(path: Path) -> Parts:
-    """Images of a .npy file, or of a .npz file with their labels and parts, if it has any.
+    """Images of a .npy file, or of a .npz file with labels and parts, if it has any.
 
-    In a .npz file: 'images' (and 'labels'), or 'train', 'test' and perhaps 'validation' (and 'train_labels', …); the
-    names that Keras and MedMNIST use for them will do, and so will any name if there is one array only.
+    A .npz file holds 'images' (and 'labels'), or 'train', 'test' and perhaps 'validation' (and 'train_labels', …). The
+    names of Keras and MedMNIST work too, and so does any name if there is only one array.
     """
     if path.suffix.lower() == ".npy":
         return Parts(part(as_images(load_npy(path, mmap=path.stat().st_size > MMAP_BYTES), str(path)), None, path))
@@ -71,13 +70,13 @@ def read_image_array(path: Path) -> Parts:
         shapes = [f"{name} {array.shape}" for name, array in arrays.items()]
         raise DataError(
             f"Expected an array 'images' (and 'labels') or 'train' and 'test' in '{path}'; got "
-            f"{listing(shapes, 12) or 'nothing'}. Save the one that is meant as 'images'."
+            f"{listing(shapes, 12) or 'nothing'}. Save the right one as 'images'."
         )
     return Parts(whole)
 
 
 def array_heads(path: Path) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Shapes and types of the arrays in a .npy or .npz file, without reading them; none of any other or damaged file."""
+    """Shapes and types of the arrays in a .npy or .npz file, from their headers; none for any other or a damaged file."""
     try:
         if path.suffix.lower() == ".npy":
             return [_head(path.open("rb"))]
@@ -85,7 +84,7 @@ def array_heads(path: Path) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
             with zipfile.ZipFile(path) as archive:
                 return [_head(archive.open(name)) for name in archive.namelist()]
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error):
-        pass  # whoever reads it says what is wrong with it
+        pass  # the reader says what is wrong
     return []
 
 
@@ -100,6 +99,3 @@ def _head(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
 def _part(arrays: dict[str, Array], keys: tuple[tuple[str, ...], tuple[str, ...]], path: Path) -> Part | None:
     images, labels = (next((arrays[name] for name in names if name in arrays), None) for names in keys)
     return None if images is None else part(as_images(images, str(path)), labels, path)
-
-
-__all__ = ["array_heads", "as_images", "read_image_array"]

@@ -14,7 +14,7 @@ Part = tuple[Array, Array | None]  # images (N, C, H, W), uint8, and their label
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """What files hold, before anything is held out of it.
+    """What the files hold, before anything is held out.
 
     Attributes:
         train: images and labels.
@@ -32,11 +32,11 @@ class Parts:
 
 
 def part(images: Array, labels: Array | None, source: Path, classes: int | None = None) -> Part:
-    """Images with their labels as int64, after checking that there are images, a label for each, and its range.
+    """Images with their labels as int64, after checking that there are images, and a label in range for each.
 
     Args:
         images: (N, C, H, W).
-        labels: (N,) or (N, 1), whole numbers, of whatever type.
+        labels: (N,) or (N, 1), whole numbers of any type.
         source: for the message.
         classes: labels must lie in 0 … classes − 1.
     """
@@ -64,6 +64,3 @@ def part(images: Array, labels: Array | None, source: Path, classes: int | None 
             "of this set."
         )
     return images, labels.reshape(-1).astype(np.int64)
-
-
-__all__ = ["Part", "Parts", "part"]

@@ -14,13 +14,13 @@ from ._image_parts import Part, Parts, part
 FILES = {"train": "train_32x32.mat", "test": "test_32x32.mat"}
 
 
-def read_svhn(folder: Path, advice: str) -> Parts:
+def read_svhn(folder: Path) -> Parts:
     """Both parts; the digit 0, which the files call 10, is label 0."""
     lacking = [name for name in FILES.values() if not (folder / name).is_file()]
     if lacking:
-        raise MissingFileError(f"Expected {' and '.join(map(repr, lacking))} in '{folder}'.{advice}")
+        raise MissingFileError(f"Expected {' and '.join(map(repr, lacking))} in '{folder}'.")
     parts = {which: _read(folder / name) for which, name in FILES.items()}
-    return Parts(parts["train"], test=parts["test"], classes=tuple("0123456789"))
+    return Parts(parts["train"], test=parts["test"])
 
 
 def _read(file: Path) -> Part:
@@ -35,7 +35,7 @@ def _read(file: Path) -> Part:
         ) from error
     except Exception as error:  # whatever a damaged file leads to
         raise DataError(
-            f"Expected a MATLAB file; '{file}' cannot be read ({type(error).__name__}: {error}). Get it again."
+            f"Expected a MATLAB file; cannot read '{file}' ({type(error).__name__}: {error}). Get it again."
         ) from error
     images, labels = content.get("X"), content.get("y")
     if images is None or labels is None:
@@ -47,6 +47,3 @@ def _read(file: Path) -> Part:
         )
     pixels, digits = part(images.transpose(3, 2, 0, 1), labels, file, 11)
     return np.ascontiguousarray(pixels), None if digits is None else digits % 10
-
-
-__all__ = ["FILES", "read_svhn"]

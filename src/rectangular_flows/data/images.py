@@ -1,21 +1,21 @@
-"""Images: the sets of the paper, a user's own folder or array; as bytes (N, C, H, W), split by a seed.
+"""Images: known data sets, or a user's own folder or array; as bytes (N, C, H, W), split by a seed.
 
-MNIST and Fashion-MNIST are read from idx files, CIFAR-10 from its binary, Python or PNG files, SVHN from MATLAB files, each
-in a folder of its name below the data folder. See :mod:`.pixels` for the way from bytes to what a model is trained on.
+MNIST and Fashion-MNIST are read from idx files, CIFAR-10 from its binary or PNG files, SVHN from MATLAB files, each in
+a folder of its name below the data folder. :mod:`.pixels` turns bytes into what a model is trained on.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
 from ..errors import warn
 from ..spelling import nearest
-from . import _cifar
+from ._cifar import find_cifar, read_cifar
 from ._files import Array, DataError, MissingFileError, listing
 from ._idx import find_idx, read_idx_folder
 from ._image_arrays import array_heads, read_image_array
@@ -23,41 +23,29 @@ from ._image_folders import SUFFIXES, Size, image_files, read_image_folder
 from ._image_parts import Part, Parts
 from ._mat import FILES as SVHN_FILES
 from ._mat import read_svhn
-from .download import data_root
+from .datasets import DATASETS, Dataset, Splits, find_dataset
 from .pixels import ImageRows
-from .registry import DATASETS, Dataset
 from .tables import split_rows
 
-_ALIASES = {"fmnist": "fashion-mnist", "fashion_mnist": "fashion-mnist", "cifar-10": "cifar10"}
 _SIZE = "--image-size (size=) is for folders of pictures; the images of '{}' all have one size already."
-_CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 
 
 @dataclass(frozen=True, eq=False)
-class ImageSplits:
-    """Images, ready to be turned into what a model is trained on.
+class ImageSplits(Splits):
+    """Images in three parts, each (N, C, H, W) of uint8.
 
     Attributes:
-        name: of the set, or the path as given.
-        train: (N, C, H, W), uint8.
-        validation: (N', C, H, W), uint8.
-        test: (N'', C, H, W), uint8.
-        train_labels: (N,), int64; None where the files have no labels. So for the others.
+        name: of the data set, or the path as given.
+        train_labels: (N,), int64; None where the files have no labels. Likewise the others.
         validation_labels: (N',).
         test_labels: (N'',).
         classes: the names of labels 0, 1, …; empty where they have none.
-        note: what should be known about the files; empty where they are as published.
     """
 
-    name: str
-    train: Array
-    validation: Array
-    test: Array
     train_labels: Array | None = None
     validation_labels: Array | None = None
     test_labels: Array | None = None
     classes: tuple[str, ...] = ()
-    note: str = ""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -65,7 +53,7 @@ class ImageSplits:
         return tuple(self.train.shape[1:])
 
     def rows(self, seed: int = 0) -> tuple[ImageRows, ImageRows, ImageRows]:
-        """Training, validation and test images dequantised by seed, with unrelated noise; as floats only when asked for.
+        """Training, validation and test images, dequantised when asked for, by a seed and with unrelated noise.
 
         Example:
             >>> bytes_ = np.zeros((4, 1, 2, 2), np.uint8)
@@ -89,21 +77,21 @@ def load_images(
 ) -> ImageSplits:
     """Read images and split them.
 
-    The images to validate on are drawn by seed out of the training images; a published test set stays as it is. Where
-    there is none (a folder, an array), ``test_fraction`` of the images is drawn for it as well.
+    Validation images are drawn from the training images by seed; a published test set stays as it is. Without one (a
+    folder, an array), ``test_fraction`` of the images is drawn for it as well.
 
     Args:
-        name_or_path: 'mnist', 'fashion-mnist' (or 'fmnist'), 'cifar10', 'svhn'; or a path ('./mnist' is one): a folder in
-            the layout of one of these, a folder of pictures of which sub-folders are the classes, or a .npy or .npz
-            file of uint8, (N, H, W), (N, H, W, C) or (N, C, H, W).
+        name_or_path: the name of a known data set, such as 'mnist'; or a path ('./mnist' is one): a folder in the layout
+            of MNIST, CIFAR-10 or SVHN, a folder of pictures whose sub-folders are the classes, or a .npy or .npz file of
+            uint8, (N, H, W), (N, H, W, C) or (N, C, H, W).
         root: the folder that holds 'mnist', 'cifar10', …; by default :func:`~rectangular_flows.data.download.data_root`.
-        validation_fraction: of the images that are not for test in the files.
+        validation_fraction: of the images that the files do not set apart for test.
         seed: of the split.
-        test_fraction: as said above.
-        size: height and width, or both in one, that the pictures of a folder are brought to.
+        test_fraction: see above.
+        size: height and width, or one number for both, to which the pictures of a folder are scaled.
 
     Raises:
-        DataError: unknown name, missing file (also a ``FileNotFoundError``), or a file that is not what it should be.
+        DataError: unknown name, missing file (also a ``FileNotFoundError``), or a file of another layout.
 
     Example:
         >>> import tempfile
@@ -114,28 +102,43 @@ def load_images(
         >>> splits.train.shape, len(splits.validation), len(splits.test)
         ((80, 3, 8, 8), 10, 10)
     """
-    entry = _known(name_or_path)
+    entry = find_dataset(name_or_path) if isinstance(name_or_path, str) else None
+    if entry is not None and entry.kind != "image":
+        if not Path(name_or_path).exists():
+            raise DataError(f"Expected images, one of {_known()}; '{name_or_path}' is of kind '{entry.kind}'.")
+        entry = None
     if entry is None:
         parts = _read_path(Path(name_or_path).expanduser(), size)
-        name = str(name_or_path)
-    else:
-        name = entry.name
-        if size is not None:
-            raise DataError(_SIZE.format(name))
-        folder = (data_root() if root is None else Path(root)) / name
-        advice = f" Get it with 'rnf data get {name}', or set RNF_DATA to the folder that holds '{name}'."
-        if not folder.is_dir():
-            raise MissingFileError(f"Expected the folder '{folder}'; there is none.{advice}")
-        parts = _READERS[name](folder, advice)
-        _check_published(entry, parts, folder)
-    return _split(name, parts, validation_fraction, test_fraction, seed, _note(entry, parts))
+        return _split(str(name_or_path), parts, validation_fraction, test_fraction, seed)
+    if size is not None:
+        raise DataError(_SIZE.format(entry.name))
+    options = {"seed": seed, "validation_fraction": validation_fraction}
+    return cast(ImageSplits, entry.load(root, **{name: options[name] for name in entry.options}))
+
+
+def load_published(entry: Dataset, root: Path, *, seed: int = 0, validation_fraction: float = 0.1) -> ImageSplits:
+    """The loader of a known data set in the format of MNIST, CIFAR-10 or SVHN, in a folder of its name."""
+    folder = root / entry.name
+    read = _reader(folder)
+    if read is None:
+        raise MissingFileError(f"Expected the files of {entry.name} in '{folder}'; there are none.")
+    parts = read(folder)
+    for images, labels in (part for part in (parts.train, parts.test) if part is not None):
+        if images.shape[1:] != entry.shape:
+            got, expected = ("×".join(map(str, shape)) for shape in (images.shape[1:], entry.shape))
+            raise DataError(f"Expected images of {expected} for {entry.name}; those in '{folder}' are {got}.")
+        if labels is not None and entry.classes and labels.max() >= len(entry.classes):
+            raise DataError(
+                f"Expected labels from 0 to {len(entry.classes) - 1} for {entry.name}; got {labels.max()} in '{folder}'."
+            )
+    return _split(entry.name, parts, validation_fraction, 0.0, seed, entry.classes)
 
 
 def holds_images(name_or_path: str | Path) -> bool:
-    """Whether it is for :func:`load_images` to read: a known set of images, a folder, or a .npy or .npz file of images.
+    """Whether :func:`load_images` can read it: a known set of images, a folder, or a .npy or .npz file of images.
 
-    An array is one of images if it has four dimensions, or three and is of bytes or alone in its file; only its head is
-    read. A picture counts too, so that it is said what to give in its place.
+    An array is one of images if it has four dimensions, or three and is of bytes or alone in its file; only its header
+    is read. A single picture counts too: :func:`load_images` then says what to give in its place.
 
     Example:
         >>> holds_images("mnist"), holds_images("power")
@@ -143,8 +146,7 @@ def holds_images(name_or_path: str | Path) -> bool:
     """
     path = Path(name_or_path).expanduser()
     if not path.exists():
-        lowered = str(name_or_path).lower()
-        entry = DATASETS.get(_ALIASES.get(lowered, lowered))
+        entry = find_dataset(str(name_or_path))
         return entry is not None and entry.kind == "image"
     if path.is_dir() or path.suffix.lower() in SUFFIXES:
         return True
@@ -153,10 +155,10 @@ def holds_images(name_or_path: str | Path) -> bool:
 
 
 def images_like(name_or_path: str | Path, shape: tuple[int, ...], root: str | Path | None = None) -> Array:
-    """Images that a model of such images can be asked about: those for test, where the files set some apart, or all.
+    """Images for a model of images of that shape: the test images where the files set some apart, or all.
 
     Args:
-        name_or_path: as for :func:`load_images`; pictures of a folder are brought to the size.
+        name_or_path: as for :func:`load_images`; pictures of a folder are scaled.
         shape: (C, H, W).
         root: as for :func:`load_images`.
 
@@ -173,8 +175,8 @@ def images_like(name_or_path: str | Path, shape: tuple[int, ...], root: str | Pa
     if splits.shape != tuple(shape):
         expected, got = ("×".join(map(str, each)) for each in (shape, splits.shape))
         raise DataError(
-            f"Expected images of {expected}; those of '{name_or_path}' are {got}. Bring them to that shape, as a .npy "
-            "file or a folder (whose pictures are resized)."
+            f"Expected images of {expected}; those of '{name_or_path}' are {got}. Convert them to that shape, as a .npy "
+            "file or a folder (whose pictures are scaled)."
         )
     if pictures and splits.note:
         warn(ImagesWarning, f"'{name_or_path}': {splits.note}")
@@ -182,7 +184,7 @@ def images_like(name_or_path: str | Path, shape: tuple[int, ...], root: str | Pa
 
 
 def picture_names(name_or_path: str | Path) -> list[str] | None:
-    """The files of the images that :func:`images_like` gives, relative to their folder; None where they are not pictures."""
+    """The files of the images from :func:`images_like`, relative to their folder; None where they are not pictures."""
     path = Path(name_or_path).expanduser()
     if not path.is_dir() or _reader(path) is not None:
         return None
@@ -192,83 +194,48 @@ def picture_names(name_or_path: str | Path) -> list[str] | None:
 
 
 class ImagesWarning(UserWarning):
-    """Images that a model is asked about were changed on the way, or some files were passed over."""
+    """Images for a model were scaled or converted, or some files were skipped."""
 
 
-def _known(name: str | Path) -> Dataset | None:
-    """The set of that name; None if it is a path."""
-    if not isinstance(name, str):
-        return None
-    lowered = name.lower()
-    entry = DATASETS.get(_ALIASES.get(lowered, lowered))
-    if entry is None or entry.kind == "image":
-        return entry
-    if Path(name).exists():
-        return None
-    raise DataError(f"Expected images, one of {', '.join(_READERS)}; '{name}' is of kind '{entry.kind}'.")
+def _known() -> str:
+    return ", ".join(entry.name for entry in DATASETS.values() if entry.kind == "image")
 
 
 def _read_path(path: Path, size: int | Size | None) -> Parts:
-    reader = _reader(path)
-    if path.is_dir() and reader is None:
+    read = _reader(path)
+    if path.is_dir() and read is None:
         wanted = (size, size) if isinstance(size, int) else size
         if wanted is not None and (len(wanted) != 2 or min(wanted) < 1):
             raise DataError(f"Expected a size of height and width, both at least 1; got {size}.")
         return read_image_folder(path, wanted)
     if size is not None and path.exists():
         raise DataError(_SIZE.format(path))
-    if reader is not None:
-        return reader(path, "")
+    if read is not None:
+        return read(path)
     if path.is_file() and path.suffix.lower() in (".npy", ".npz"):
         return read_image_array(path)
-    options = [*_READERS, *_ALIASES]
     if not path.exists():
         beside = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
         raise MissingFileError(
-            f"Expected one of {', '.join(_READERS)}, or a folder of pictures, or a .npy or .npz file; got '{path}', which "
-            f"is neither.{nearest(path.name, [*options, *beside])}"
+            f"Expected one of {_known()}, or a folder of pictures, or a .npy or .npz file; got '{path}', which does not "
+            f"exist.{nearest(path.name, [*DATASETS, *beside])}"
         )
     one = " Give the folder that holds it." if path.suffix.lower() in SUFFIXES else ""
     raise DataError(f"Expected a folder of pictures, or a .npy or .npz file; got '{path}'.{one}")
 
 
-def _reader(folder: Path) -> Callable[[Path, str], Parts] | None:
-    """The reader of the published set whose files a folder holds, if it does."""
+def _reader(folder: Path) -> Callable[[Path], Parts] | None:
+    """The reader of the published format whose files a folder holds, if it holds any."""
     if any(find_idx(folder, part, "images") for part in ("train", "test")):
         return read_idx_folder
-    if _cifar.find_cifar(folder) is not None:
-        return _cifar.read_cifar
+    if find_cifar(folder) is not None:
+        return read_cifar
     return read_svhn if any((folder / name).is_file() for name in SVHN_FILES.values()) else None
 
 
-_READERS: dict[str, Callable[[Path, str], Parts]] = {
-    "mnist": partial(read_idx_folder, classes=10),
-    "fashion-mnist": partial(read_idx_folder, classes=10),
-    "cifar10": _cifar.read_cifar,
-    "svhn": read_svhn,
-}
-_CLASSES = {"mnist": tuple("0123456789"), "fashion-mnist": _CLOTHES}
-
-
-def _check_published(entry: Dataset, parts: Parts, folder: Path) -> None:
-    for images, _ in (part for part in (parts.train, parts.test) if part is not None):
-        if images.shape[1:] != entry.shape:
-            got, expected = ("×".join(map(str, shape)) for shape in (images.shape[1:], entry.shape))
-            raise DataError(f"Expected images of {expected} for {entry.name}; those in '{folder}' are {got}.")
-
-
-def _note(entry: Dataset | None, parts: Parts) -> str:
-    notes = list(parts.notes)
-    got = (len(parts.train[0]), 0 if parts.test is None else len(parts.test[0]))
-    if entry is not None and got != (entry.rows[0], entry.rows[2]):
-        notes.append(
-            f"These files are not the published ones: {entry.rows[0]:,} images to train on and {entry.rows[2]:,} to test "
-            f"were published; here are {got[0]:,} and {got[1]:,}."
-        )
-    return " ".join(notes)
-
-
-def _split(name: str, parts: Parts, validation: float, test: float, seed: int, note: str) -> ImageSplits:
+def _split(
+    name: str, parts: Parts, validation: float, test: float, seed: int, classes: tuple[str, ...] = ()
+) -> ImageSplits:
     shares = {
         "validation": 0.0 if parts.validation is not None else validation,
         "test": 0.0 if parts.test is not None else test,
@@ -288,15 +255,22 @@ def _split(name: str, parts: Parts, validation: float, test: float, seed: int, n
             f"Expected the parts of '{name}' to hold images of one shape; got {listing(found)} (training, validation, "
             "test)."
         )
-    images = [np.ascontiguousarray(images) for images, _ in chosen]
-    labels = [labels for _, labels in chosen]
-    classes = parts.classes or _CLASSES.get(name, ())
-    return ImageSplits(name, images[0], images[1], images[2], labels[0], labels[1], labels[2], classes, note)
+    (train_images, train_labels), (held_out_images, held_out_labels), (test_images, test_labels) = (
+        (np.ascontiguousarray(images), labels) for images, labels in chosen
+    )
+    return ImageSplits(
+        name,
+        train_images,
+        held_out_images,
+        test_images,
+        note=" ".join(parts.notes),
+        train_labels=train_labels,
+        validation_labels=held_out_labels,
+        test_labels=test_labels,
+        classes=parts.classes or classes,
+    )
 
 
 def _pick(part: Part, rows: Array) -> Part:
     images, labels = part
     return images[rows], None if labels is None else labels[rows]
-
-
-__all__ = ["ImageSplits", "ImagesWarning", "holds_images", "images_like", "load_images", "picture_names"]

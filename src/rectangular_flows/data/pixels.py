@@ -1,4 +1,4 @@
-r"""Between bytes and numbers that a density can be given to.
+r"""Between bytes and the continuous values that a density needs.
 
 A byte b ∈ {0, …, 255} becomes a point of (0, 1) by adding noise as wide as its step,
 
@@ -8,8 +8,8 @@ so that a density of y, integrated over a step, is a probability of b (Theis, va
 evaluation of generative models <https://arxiv.org/abs/1511.01844>`_, 2016). The logit that follows in the paper is a layer,
 :class:`~rectangular_flows.flows.Logit`, so that densities are in units of pixels.
 
-The noise is a function of the seed and of the row's number: an image has the same noise whenever and in whatever batch
-it is asked for, and only the images of a batch are ever held as floats.
+The noise is a function of the seed and of the row number: an image has the same noise in every batch, and only the
+images of one batch are ever held as floats.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from ._files import Array, DataError
 
 Seed = int | tuple[int, ...]
 
-_AT_ONCE = 2**22  # pixels converted in one go
+_AT_ONCE = 2**22  # pixels converted at a time
 _CLIPPED = 0.01  # share of pixels out of range that is worth a warning
 
 
 class ClippedPixelsWarning(UserWarning):
-    """Many pixels lay outside [0, 1] and were moved to its ends."""
+    """Many pixels were outside [0, 1] and were clipped."""
 
 
 class ImageRows:
-    """Images as floats, made when they are asked for; serves as rows for training.
+    """Images that become floats when they are asked for; rows for training.
 
     It has the length, shape and type of an array (N, C, H, W) of float32 and is indexed by a slice or by row numbers,
-    but holds bytes: a quarter of the memory, and what is mapped from disk stays there.
+    but holds bytes: a quarter of the memory, and a file mapped into memory stays on disk.
 
     Args:
-        images: (N, C, H, W), uint8; any shape (N, …) will do. They are not copied.
-        seed: of the noise, see :func:`dequantise`; None for plain pixels, see :func:`to_unit`.
+        images: (N, C, H, W), uint8, or any other shape (N, …). They are not copied.
+        seed: of the noise, see :func:`dequantise`.
 
     Example:
         >>> rows = ImageRows(np.zeros((10, 1, 4, 4), np.uint8), seed=0)
@@ -50,7 +50,7 @@ class ImageRows:
         True
     """
 
-    def __init__(self, images: Array, seed: Seed | None = 0):
+    def __init__(self, images: Array, seed: Seed = 0):
         if images.dtype != np.uint8 or images.ndim < 2:
             raise DataError(f"Expected images (N, …) of uint8; got {images.shape} of {images.dtype}.")
         self.images, self.seed = images, seed
@@ -66,30 +66,27 @@ class ImageRows:
         rows = np.arange(len(self))[key]
         out = np.empty((len(rows), *self.shape[1:]), dtype=np.float32)
         pixels = out[0].size if len(out) else 1
-        key_of_noise = None if self.seed is None else _key(self.seed)
+        key_of_noise = _key(self.seed)
         step = max(1, _AT_ONCE // max(1, pixels))
         for start in range(0, len(rows), step):
             chosen = rows[start : start + step]
             values = np.asarray(self.images[chosen])
-            if key_of_noise is None:
-                np.divide(values, np.float32(255), out=out[start : start + step])
-            else:
-                # 8 bits of the pixel and 16 of noise, the last of them 1: an odd number below 2²⁴, which float32 holds
-                noise = _noise(chosen, pixels, key_of_noise).reshape(values.shape)
-                levels = (values.astype(np.uint32) << np.uint32(16)) | noise | np.uint32(1)
-                np.multiply(levels.astype(np.float32), np.float32(2.0**-24), out=out[start : start + step])
+            # 8 bits of the pixel and 16 of noise, the last of them 1: an odd number below 2²⁴, which float32 holds
+            noise = _noise(chosen, pixels, key_of_noise).reshape(values.shape)
+            levels = (values.astype(np.uint32) << np.uint32(16)) | noise | np.uint32(1)
+            np.multiply(levels.astype(np.float32), np.float32(2.0**-24), out=out[start : start + step])
         return out
 
 
 def dequantise(images: Array, seed: Seed = 0) -> npt.NDArray[np.float32]:
-    """y = (b + u)/256 with u ~ U[0, 1), a function of the seed and of the row's number.
+    """y = (b + u)/256 with u ~ U[0, 1), a function of the seed and of the row number.
 
     u is one of the 2¹⁵ odd multiples of 2⁻¹⁶, so that float32 holds y exactly: 0 < y < 1 always, and ⌊256 y⌋ = b (in
-    plain float32 arithmetic some white pixels become 1 and some others the next grey).
+    plain float32 arithmetic some white pixels would become 1 and some others the next grey).
 
     Args:
         images: (N, …), uint8; not changed.
-        seed: a number, or several to tell streams apart: (0, 1) and (0, 2) are unrelated.
+        seed: a number, or several for unrelated streams: (0, 1) and (0, 2).
 
     Returns:
         The same shape, float32.
@@ -103,28 +100,17 @@ def dequantise(images: Array, seed: Seed = 0) -> npt.NDArray[np.float32]:
     return ImageRows(images, seed)[:]
 
 
-def to_unit(images: Array) -> npt.NDArray[np.float32]:
-    """Plain pixels, b/255 ∈ [0, 1], float32; the bytes are not changed.
-
-    Example:
-        >>> to_unit(np.array([[0, 51, 255]], np.uint8))
-        array([[0. , 0.2, 1. ]], dtype=float32)
-    """
-    return ImageRows(images, None)[:]
-
-
 def to_bytes(images: npt.ArrayLike) -> npt.NDArray[np.uint8]:
-    """Bytes of images in [0, 1], min(⌊256 y⌋, 255): undoes both :func:`dequantise` and :func:`to_unit`.
+    """Bytes of images in [0, 1], min(⌊256 y⌋, 255): undoes both :func:`dequantise` and division by 255.
 
-    Each grey is given the same share of [0, 1]. Rounding 255 y instead would make samples of a model of dequantised
-    images half a grey too bright.
+    Each grey level has the same share of [0, 1]. Rounding 255 y instead would make samples of a model of dequantised
+    images half a level too bright.
 
     Args:
-        images: of floats; values outside [0, 1] are moved to its ends, with a :class:`ClippedPixelsWarning` if more than
-            1 % of all are.
+        images: floats; values outside [0, 1] are clipped, with a :class:`ClippedPixelsWarning` if more than 1 % are.
 
     Raises:
-        DataError: some values are NaN or infinite, or they are no floats.
+        DataError: some values are NaN or infinite, or they are not floats.
 
     Example:
         >>> to_bytes([0.0, 0.2, 0.5, 1.0])
@@ -139,8 +125,8 @@ def to_bytes(images: npt.ArrayLike) -> npt.NDArray[np.uint8]:
     outside = int(((values < 0) | (values > 1)).sum())
     if outside > _CLIPPED * values.size:
         warnings.warn(
-            f"{outside / values.size:.1%} of the pixels lay outside [0, 1] (from {values.min():.3g} to "
-            f"{values.max():.3g}) and were moved to its ends. Are they in units of pixels, after the logit layer?",
+            f"{outside / values.size:.1%} of the pixels were outside [0, 1] (from {values.min():.3g} to "
+            f"{values.max():.3g}) and were clipped. Are they in units of pixels, after the logit layer?",
             ClippedPixelsWarning,
             stacklevel=2,
         )
@@ -160,11 +146,8 @@ def _noise(rows: Array, pixels: int, key: Array) -> Array:
     """
     words = -(-pixels // 4)
     count = rows.astype(np.uint64)[:, None] * np.uint64(words) + np.arange(1, words + 1, dtype=np.uint64)
-    z: Array = key + count * np.uint64(0x9E3779B97F4A7C15)  # modulo 2⁶⁴, as it should be
+    z: Array = key + count * np.uint64(0x9E3779B97F4A7C15)  # modulo 2⁶⁴
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z ^= z >> np.uint64(31)
     return z.astype("<u8").view("<u2").reshape(len(rows), 4 * words)[:, :pixels]
-
-
-__all__ = ["ClippedPixelsWarning", "ImageRows", "Seed", "dequantise", "to_bytes", "to_unit"]

@@ -1,4 +1,4 @@
-"""Points of the Earth, or of any sphere: latitude and longitude in degrees, and the unit vectors they stand for."""
+"""Points on the Earth or any sphere: latitude and longitude in degrees, and the corresponding unit vectors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ._files import Array, DataError, MissingFileError, chunks, listing
+from ._files import Array, DataError, MissingFileError, listing, parts_of
 from .tables import Table, read_table
 
 DEGREES = ("latitude", "longitude")
@@ -24,14 +24,14 @@ class SphereTable(Table):
     """A table of x, y and z, made of latitudes and longitudes.
 
     Attributes:
-        degrees: the names of the latitude and the longitude in the file; none if no name said which was which.
+        degrees: the names of the latitude and the longitude in the file; empty if no name told them apart.
     """
 
     degrees: tuple[str, ...] = ()
 
     @property
     def note(self) -> str:
-        """What was assumed of the file, or ''."""
+        """What was assumed about the file, or ''."""
         return "" if self.degrees else f"'{self.source}' names no columns: taken as latitude, longitude"
 
 
@@ -62,10 +62,10 @@ def to_degrees(xyz: Array) -> Array:
 def degree_columns(table: Table) -> tuple[int, int]:
     """Which column is the latitude and which the longitude: by name (lat…, lon…, lng…, in any case), else in that order.
 
-    Where only one of two columns has such a name, the other is the other.
+    If only one of the two columns has such a name, the remaining one is the other.
 
     Raises:
-        DataError: there are not two columns, or both have names of the same one.
+        DataError: there are not two columns, or both are named as the same one.
 
     Example:
         >>> degree_columns(Table(np.zeros((1, 2)), ("Lng", "Lat"), "a.csv"))
@@ -74,13 +74,13 @@ def degree_columns(table: Table) -> tuple[int, int]:
     if len(table.columns) != 2:
         raise DataError(
             f"Expected 2 columns, latitude and longitude in degrees; '{table.source}' has {len(table.columns)} "
-            f"({listing(table.columns)}). Choose the two: --columns, by name or by number from 1, or leave out --sphere."
+            f"({listing(table.columns)}). Choose two with --columns, by name or by number from 1, or leave out --sphere."
         )
     first, second = map(_kind, table.columns)
     if first == second != "":
         raise DataError(
             f"Expected one latitude and one longitude; '{table.source}' has {listing(table.columns)}. "
-            "Choose the two: --columns, or name them latitude and longitude in the header line."
+            "Choose the two with --columns, or name them latitude and longitude in the header line."
         )
     return (1, 0) if first == "longitude" or second == "latitude" else (0, 1)
 
@@ -97,19 +97,19 @@ def read_sphere(
     The arguments are those of :func:`~rectangular_flows.data.tables.read_table`.
 
     Raises:
-        DataError: there are not two such columns, or a number is no latitude or no longitude; the message says where.
+        DataError: there are not two such columns, or a value is out of range; the message says where.
     """
     table = read_table(path, columns=columns, exclude=exclude, drop_invalid=drop_invalid)
     order = degree_columns(table)
     for column, name, limit in zip(order, DEGREES, _LIMITS, strict=True):
         _check_range(table, column, name, limit)
-    values = np.concatenate([to_xyz(part[:, list(order)]) for part in chunks(table.values)])
+    values = np.concatenate([to_xyz(table.values[part][:, list(order)]) for part in parts_of(table.values)])
     degrees = tuple(table.columns[i] for i in order) if any(map(_kind, table.columns)) else ()
     return SphereTable(values, XYZ, table.source, table.dropped, kept=table.kept, degrees=degrees)
 
 
 def read_more(path: str | Path, degrees: tuple[str, ...], drop_invalid: bool = False) -> SphereTable:
-    """Another file for the same model: by the names of the first one's columns, whatever else is in it, or as a whole."""
+    """Another file for the same model: its columns of the same names, or else its only two columns."""
     if degrees:
         try:
             return read_sphere(path, columns=degrees, drop_invalid=drop_invalid)
@@ -124,7 +124,7 @@ def read_more(path: str | Path, degrees: tuple[str, ...], drop_invalid: bool = F
 
 
 def _kind(name: str) -> str:
-    """What a column is by its name: 'latitude', 'longitude' or ''."""
+    """What the name of a column stands for: 'latitude', 'longitude' or ''."""
     name = name.strip().lower()
     if name.startswith("lat"):
         return "latitude"
@@ -136,14 +136,11 @@ def _check_range(table: Table, column: int, name: str, limit: float) -> None:
     bad = np.flatnonzero(~(np.abs(values) <= limit))
     if not len(bad):
         return
-    advice = "Is it degrees? Repair or leave out such rows."
+    advice = "Is it in degrees? Correct or remove such rows."
     if name == "latitude":
         advice = "Are the columns swapped? Name them in the header line, or give them in order with --columns."
     raise DataError(
         f"Expected a {name} from −{limit:g} to {limit:g} degrees in column '{table.columns[column]}' of "
-        f"'{table.source}'; got {values[bad[0]]:g} in row {bad[0] + 1} of the data, and {len(bad)} such of "
-        f"{len(values)}. {advice}"
+        f"'{table.source}'; got {values[bad[0]]:g} in row {bad[0] + 1} of the data; {len(bad)} of "
+        f"{len(values)} rows are out of range. {advice}"
     )
-
-
-__all__ = ["DEGREES", "XYZ", "SphereTable", "degree_columns", "read_more", "read_sphere", "to_degrees", "to_xyz"]

@@ -1,7 +1,7 @@
 """A user's own table: read from any common file, checked, split, matched by column names, written back.
 
 Text (.csv, .tsv, .txt, .dat, each also with .gz), numpy (.npy, .npz) and Parquet. Nothing is guessed silently: a cell
-that is no number, a row that is too short, a NaN is an error that names its place and says what to do.
+that is not a number, a row that is too short or a NaN is an error that says where it is and what to do.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
-import json
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -19,19 +18,12 @@ from typing import Any
 import numpy as np
 
 from ..spelling import nearest
+from ..storage.files import replacing
 from ._arrays import load_pyarrow, read_npy, read_npz, read_parquet
 from ._delimited import read_delimited
-from ._files import (
-    Array,
-    DataError,
-    MissingFileError,
-    as_option,
-    choose_columns,
-    chunks,
-    existing_file,
-    listing,
-    replacing,
-)
+from ._files import Array, as_option, choose_columns, existing_file, listing, parts_of
+from ._files import DataError as DataError
+from ._files import MissingFileError as MissingFileError
 
 _TEXT = (".csv", ".tsv", ".txt", ".dat")
 _SUPPORTED = ".csv, .tsv, .txt, .dat (each also .gz), .npy, .npz, .parquet"
@@ -45,9 +37,9 @@ class Table:
         values: (N, D), float64 or float32; a ``np.memmap`` when a large .npy file was read.
         columns: D names; 'x1', 'x2', … where the file had none.
         source: the file name as given.
-        dropped: how many rows ``drop_invalid`` left out.
+        dropped: the number of rows that ``drop_invalid`` left out.
         named: whether the names come from the file.
-        kept: the numbers, from 1, of the rows that are left, where some were dropped; None where none were.
+        kept: the numbers, from 1, of the remaining rows where some were dropped; None where none were.
     """
 
     values: Array
@@ -56,20 +48,6 @@ class Table:
     dropped: int = 0
     named: bool = True
     kept: Array | None = None
-
-    def sha256(self) -> str:
-        """Of type, shape, column names and values, in chunks: the same table read from another file has the same sum.
-
-        Example:
-            >>> a = Table(np.eye(2), ("x1", "x2"), "a.csv")
-            >>> a.sha256() == Table(np.eye(2), ("x1", "x2"), "b.npy").sha256()
-            True
-        """
-        kind = self.values.dtype.newbyteorder("<")
-        digest = hashlib.sha256(json.dumps([kind.str, self.values.shape, self.columns]).encode())
-        for chunk in chunks(self.values):
-            digest.update(np.ascontiguousarray(chunk, dtype=kind).data)
-        return digest.hexdigest()
 
 
 def read_table(
@@ -81,18 +59,18 @@ def read_table(
 ) -> Table:
     """Read a table of numbers from a file, by its suffix.
 
-    A first row with a cell that is no number is a header (NaN and inf are numbers); lines that begin with # and blank
-    lines are skipped; an empty cell is NaN.
+    A first row with a cell that is not a number is a header (NaN and inf are numbers); lines that begin with # and
+    blank lines are skipped; an empty cell is NaN.
 
     Args:
         path: .csv, .tsv, .txt, .dat (each also .gz), .npy, .npz or .parquet.
-        columns: the columns to keep, in this order: names, or positions counted from 1.
+        columns: the columns to keep, in this order: names, or positions from 1.
         exclude: the columns to leave out, likewise.
-        drop_invalid: leave out rows with NaN or infinite cells (and record how many) instead of raising.
+        drop_invalid: leave out rows with NaN or infinite cells (and record how many) instead of raising an error.
 
     Raises:
-        DataError: what is wrong, at which line and column, and what to do.
-        FileNotFoundError: (also a DataError) with the nearest file name there is.
+        DataError: what is wrong, in which line and column, and what to do.
+        FileNotFoundError: (also a DataError) suggests the nearest file name.
     """
     path = Path(path)
     existing_file(path)
@@ -115,14 +93,14 @@ def read_table(
 
 
 class ByPositionWarning(UserWarning):
-    """Columns of a table are taken by their position, since the table or the model has no names for them."""
+    """Columns of a table are taken by position, since the table or the model has no names for them."""
 
 
 def match_columns(table: Table, expected: Sequence[str]) -> Table:
-    """The columns a model was trained on, in its order, chosen by name; others are left out.
+    """The columns that a model was trained on, in its order, by name; others are left out.
 
-    Without names on either side (no header), the columns are taken by position if their number agrees, with a
-    :class:`ByPositionWarning` where the other side has names.
+    If one side has no names (no header), the columns are taken by position if their number agrees, with a
+    :class:`ByPositionWarning`.
 
     Example:
         >>> table = Table(np.array([[1.0, 2.0, 3.0]]), ("b", "c", "a"), "new.csv")
@@ -136,11 +114,11 @@ def match_columns(table: Table, expected: Sequence[str]) -> Table:
     missing = [name for name in expected if name not in index]
     if not missing:
         return replace(table, values=table.values[:, [index[name] for name in expected]], columns=expected)
-    # x1, x2, … are our names for columns without any: they say nothing about order
+    # x1, x2, … stand for columns without names: they say nothing about order
     generated = expected == tuple(f"x{i + 1}" for i in range(len(expected)))
     if (not table.named or generated) and len(table.columns) == len(expected):
         why = "the model's data had no names" if table.named else "it has no header"
-        text = f"the columns of '{table.source}' are taken in their order, since {why}"
+        text = f"the columns of '{table.source}' are taken by position, since {why}"
         warnings.warn(text, ByPositionWarning, stacklevel=2)
         return replace(table, columns=expected)
     if not table.named:
@@ -150,7 +128,7 @@ def match_columns(table: Table, expected: Sequence[str]) -> Table:
         )
     unexpected = [name for name in table.columns if name not in expected]
     hints = "".join(nearest(name, unexpected) for name in missing[:3])
-    extra = f" It has columns that are not expected: {listing(unexpected)}." if unexpected else ""
+    extra = f" It has other columns: {listing(unexpected)}." if unexpected else ""
     raise DataError(
         f"Expected columns {listing(expected, 12)}; '{table.source}' lacks {listing(missing, 12)}.{extra}{hints} "
         "Rename the columns in the header line."
@@ -173,7 +151,7 @@ def split_rows(count: int, *, validation: float = 0.1, test: float = 0.1, seed: 
     n_train = count - n_validation - n_test
     if n_train < 1:
         raise DataError(
-            f"Expected rows left to train on; {count} rows less {n_validation} for validation and {n_test} for test "
+            f"Expected rows to train on; {count} rows less {n_validation} for validation and {n_test} for test "
             f"leave {n_train}. Use smaller fractions or more data."
         )
     order = np.random.default_rng(seed).permutation(count)
@@ -185,7 +163,7 @@ def check_table(table: Table, latent_dim: int | None) -> None:
 
     Args:
         table: (N, D).
-        latent_dim: the manifold's dimension d, 1 ≤ d < D; None when it is still to be chosen.
+        latent_dim: the dimension d of the manifold, 1 ≤ d < D; None if it is still to be chosen.
     """
     rows, width = table.values.shape
     if width < 2:
@@ -207,7 +185,8 @@ def check_table(table: Table, latent_dim: int | None) -> None:
     low = np.full(width, np.inf)
     high = np.full(width, -np.inf)
     digests = [hashlib.blake2b(digest_size=16) for _ in range(width)]
-    for chunk in chunks(table.values):
+    for part in parts_of(table.values):
+        chunk = table.values[part]
         low, high = np.minimum(low, chunk.min(axis=0)), np.maximum(high, chunk.max(axis=0))
         transposed = np.ascontiguousarray((chunk + 0.0).T)  # + 0.0 makes −0 equal to 0
         for digest, column in zip(digests, transposed, strict=True):
@@ -215,8 +194,8 @@ def check_table(table: Table, latent_dim: int | None) -> None:
     constant = [name for name, a, b in zip(table.columns, low, high, strict=True) if a == b]
     if constant:
         raise DataError(
-            f"Expected columns that vary; in '{table.source}' {listing(constant)} hold one value each, and no density "
-            f"exists there. Leave them out: --exclude {as_option(constant)}."
+            f"Expected columns that vary; in '{table.source}' {listing(constant)} hold one value each and have no "
+            f"density. Leave them out: --exclude {as_option(constant)}."
         )
     first: dict[bytes, str] = {}
     twins = {n: o for n, g in zip(table.columns, digests, strict=True) if (o := first.setdefault(g.digest(), n)) != n}
@@ -233,15 +212,15 @@ def write_table(
 ) -> None:
     """Write a table by suffix: .csv, .tsv (each also .gz), .npy (no names), .npz, .parquet.
 
-    The file appears whole or not at all. Text holds as many digits as give the same number back.
-    Whole numbers have no point.
+    The file is written as a whole or not at all. Text holds enough digits to give the same number back. Whole numbers
+    have no decimal point.
 
     Args:
         path: of the file.
         columns: names of the columns.
         values: (N, columns).
-        text: the name and the N texts of one more column, before the others; 'text' in a .npz file, and a .npy
-            file has no room for it.
+        text: the name and the N texts of one more column, before the others; called 'text' in a .npz file, and left out
+            of a .npy file.
     """
     path = Path(path)
     suffix = _suffix(path)
@@ -249,26 +228,29 @@ def write_table(
         raise DataError(f"Expected values of shape (N, {len(columns)}), one column a name; got {values.shape}.")
     if text is not None and len(text[1]) != len(values):
         raise DataError(f"Expected a text for each of {len(values)} rows; got {len(text[1])}.")
-    with replacing(path) as temporary:
-        if suffix in _TEXT:
-            delimiter, compress = "," if suffix == ".csv" else "\t", path.suffix.lower() == ".gz"
-            _write_text(temporary, delimiter, columns, values, compress, text)
-        elif suffix == ".parquet":
-            arrow, parquet = load_pyarrow()
-            arrays = [arrow.array(np.ascontiguousarray(values[:, i])) for i in range(len(columns))]
-            names = list(columns)
-            if text is not None:
-                names, arrays = [text[0], *names], [arrow.array(list(text[1])), *arrays]
-            parquet.write_table(arrow.Table.from_arrays(arrays, names=names), temporary)
-        else:
-            with open(temporary, "wb") as file:  # a path would get numpy's suffix added
-                if suffix == ".npy":
+    try:
+        with replacing(path) as temporary:
+            if suffix in _TEXT:
+                delimiter, compress = "," if suffix == ".csv" else "\t", path.suffix.lower() == ".gz"
+                _write_text(temporary, delimiter, columns, values, compress, text)
+            elif suffix == ".parquet":
+                arrow, parquet = load_pyarrow()
+                arrays = [arrow.array(np.ascontiguousarray(column)) for column in values.T]
+                names = list(columns)
+                if text is not None:
+                    names, arrays = [text[0], *names], [arrow.array(list(text[1])), *arrays]
+                parquet.write_table(arrow.Table.from_arrays(arrays, names=names), temporary)
+            elif suffix == ".npy":
+                with open(temporary, "wb") as file:  # a path would get numpy's suffix added
                     np.save(file, values)
-                else:
-                    kept = {"data": values, "columns": np.array(columns, dtype=np.str_)}
-                    if text is not None:
-                        kept["text"] = np.array(text[1], dtype=np.str_)
+            else:
+                kept = {"data": values, "columns": np.array(columns, dtype=np.str_)}
+                if text is not None:
+                    kept["text"] = np.array(text[1], dtype=np.str_)
+                with open(temporary, "wb") as file:
                     np.savez(file, **kept)  # type: ignore[arg-type]
+    except OSError as error:
+        raise DataError(f"Cannot write '{path}': {error.strerror} (in folder '{path.parent}').") from error
 
 
 def _write_text(
@@ -287,12 +269,12 @@ def _write_text(
         writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
         writer.writerow([*([] if text is None else [text[0]]), *columns])
         texts = iter(() if text is None else text[1])
-        for chunk in chunks(values):
-            for row in chunk.tolist():
+        for part in parts_of(values):
+            for row in values[part].tolist():
                 cells = [f"{cell:.9g}" if single else repr(cell).removesuffix(".0") for cell in row]
                 if text is None:
                     file.write(delimiter.join(cells) + "\n")
-                else:  # which may need quotes
+                else:  # the text may need quotes
                     writer.writerow([next(texts), *cells])
 
 
@@ -307,15 +289,15 @@ def _suffix(path: Path) -> str:
 
 
 def _without_invalid(table: Table, drop: bool, row_name: str, row_number: Callable[[int], int]) -> Table:
-    """The table itself if all is finite; else without the rows at fault, or an error that names them."""
-    good = np.concatenate([np.isfinite(chunk).all(axis=1) for chunk in chunks(table.values)])
+    """The table itself if all is finite; otherwise without the invalid rows, or an error that names them."""
+    good = np.concatenate([np.isfinite(table.values[part]).all(axis=1) for part in parts_of(table.values)])
     bad = np.flatnonzero(~good)
     if not len(bad):
         return table
     if drop:
         if len(bad) == len(good):
             raise DataError(
-                f"Expected some row without NaN or infinite cells; all {len(bad)} of '{table.source}' have one."
+                f"Expected rows without NaN or infinite cells; all {len(bad)} of '{table.source}' have one."
             )
         return replace(table, values=np.asarray(table.values[good]), dropped=len(bad), kept=np.flatnonzero(good) + 1)
     places = []
@@ -328,16 +310,3 @@ def _without_invalid(table: Table, drop: bool, row_name: str, row_number: Callab
         f"({'; '.join(places)}{'; …' if len(bad) > 3 else ''}). Leave such rows out with --drop-invalid, or such columns "
         "with --exclude."
     )
-
-
-__all__ = [
-    "ByPositionWarning",
-    "DataError",
-    "MissingFileError",
-    "Table",
-    "check_table",
-    "match_columns",
-    "read_table",
-    "split_rows",
-    "write_table",
-]

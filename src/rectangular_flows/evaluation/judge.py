@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
 from .._version import __version__
+from ..data.rows import Rows, take
 from ..errors import NumericalError
 from ..manifold import Manifold, RectangularFlow
 from ..metrics.off_manifold import noisy_log_density
@@ -24,7 +25,6 @@ from ..metrics.out_of_distribution import Detection, detect, stump_accuracy, typ
 from ..plots.detection import Histogram
 from ..runs.display import WorkDisplay
 from ..runs.saved import SavedRun
-from ..training.rows import Rows, take
 from .ood_rows import rows_to_judge
 
 Array = NDArray[np.float64]

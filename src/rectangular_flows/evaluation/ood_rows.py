@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..data.datasets import find_dataset
 from ..data.images import ImagesWarning, holds_images, load_images
-from ..data.registry import DATASETS
+from ..data.rows import Rows, pick, shuffled
 from ..data.tables import DataError
 from ..errors import warn
 from ..runs.prepared import prepare
 from ..runs.saved import SavedRun
 from ..settings import DataSettings
-from ..training.rows import Rows, pick, shuffled
 
 _FEW = 20  # held-out rows that are too few to judge by
 _BASELINE = 10_000  # training rows for what needs no model, however few are judged
@@ -105,7 +105,7 @@ def _outside(run: SavedRun, against: str, seed: int, drop_invalid: bool) -> tupl
         if len(test):
             return _same_shape(run, train, against), _same_shape(run, test, against), ""
         whole = _same_shape(run, train, against)
-    elif against in ("circle", *DATASETS) and not path.exists():
+    elif find_dataset(against) is not None and not path.exists():
         data = prepare(DataSettings(against), None, seed)
         return _same_shape(run, data.train, against), _same_shape(run, data.test, against), ""
     else:

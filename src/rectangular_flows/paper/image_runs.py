@@ -14,6 +14,7 @@ import torch
 from rich.console import Console
 
 from ..data.images import load_images
+from ..data.rows import take
 from ..data.tables import MissingFileError
 from ..evaluation.image_samples import SAMPLES, draw_bytes, figures_of, quality_of, real_images
 from ..metrics.image_quality import ImageQuality
@@ -22,7 +23,6 @@ from ..plots.gallery import Gallery
 from ..runs.jobs import Job, preset_job, run_jobs
 from ..runs.kept import kept
 from ..runs.saved import SavedRun
-from ..training.rows import take
 from .reproduction import check_seeds
 
 FEWER_SAMPLES = 2_000

@@ -18,10 +18,10 @@ import torch
 from numpy.typing import NDArray
 
 from .. import flows
+from ..data.rows import Rows, shuffled, take
 from ..flows.description import build, describe
 from ..manifold import RectangularFlow
 from ..training import Run, TrainingConfig, fit
-from ..training.rows import Rows, shuffled, take
 from ..volume import Exact
 
 _START = 10_000  # rows that scales are taken from

@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from ..data.benchmarks import Splits, load_benchmark
+from ..data.benchmarks import load_benchmark
+from ..data.datasets import Splits
 from ..data.tables import MissingFileError
 from ..metrics.frechet import fid_like
 from ..metrics.two_sample import real_floor, sliced_wasserstein

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from .. import flows
+from ..data.rows import Rows, shuffled, take
 from ..manifold import RectangularFlow
 from ..settings import ModelSettings
-from ..training.rows import Rows, shuffled, take
 
 _LEAST_STEPS = 1_000  # of a dtype within a standard deviation of a column: fewer would show in the density
 _ROWS = 10_000  # that a flow is started from

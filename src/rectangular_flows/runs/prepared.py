@@ -8,16 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from ..data import von_mises_circle
-from ..data.benchmarks import load_benchmark
+from ..data.datasets import DATASETS, find_dataset
 from ..data.images import holds_images, images_like, load_images
 from ..data.pixels import ImageRows
-from ..data.registry import DATASETS
+from ..data.rows import Rows, pick, shuffled, take
 from ..data.sphere import SphereTable, read_more, read_sphere
 from ..data.tables import DataError, MissingFileError, Table, check_table, match_columns, read_table, split_rows
 from ..settings import DataSettings
 from ..spelling import nearest
-from ..training.rows import Rows, pick, shuffled, take
 
 
 @dataclass(frozen=True)
@@ -67,25 +65,20 @@ def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int, *, 
     """
     if settings.data is None:
         raise ValueError("no data: give a file or the name of a data set (rnf data list), or a preset that names one")
-    if settings.sphere and settings.data in ("circle", *DATASETS) and not Path(settings.data).exists():
+    entry = None if Path(settings.data).exists() else find_dataset(settings.data)
+    if settings.sphere and entry is not None:
         raise ValueError(
             f"sphere is for a file with latitudes and longitudes; got the data set {settings.data}. Leave out --sphere"
         )
-    if settings.data == "circle" and not Path("circle").exists():
-        noise = settings.radius_noise
-        train, validation, test = (
-            von_mises_circle(count, seed=seed + offset, radius_noise=noise)
-            for count, offset in ((10_000, 0), (1_000, 10_000), (5_000, 20_000))
-        )
-        return Prepared(train, validation, test, ("x", "y"), "von Mises on the unit circle, κ = 1, centred at π/2")
     if holds_images(settings.data):
         return _images(settings, seed)
-    if settings.data in DATASETS and not Path(settings.data).exists():
-        splits = load_benchmark(settings.data)
+    if entry is not None:
+        given = {"seed": seed, **vars(settings)}
+        splits = entry.load(**{name: given[name] for name in entry.options})
         return Prepared(splits.train, splits.validation, splits.test, splits.columns, splits.note)
     if not Path(settings.data).exists() and not Path(settings.data).suffix:
         raise MissingFileError(
-            f"There is no file, folder or data set '{settings.data}'.{nearest(settings.data, ['circle', *DATASETS])}"
+            f"There is no file, folder or data set '{settings.data}'.{nearest(settings.data, DATASETS)}"
         )
     return _table(settings, latent_dim, seed, known)
 

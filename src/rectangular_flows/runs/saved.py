@@ -11,9 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..data.datasets import find_dataset
 from ..data.images import images_like
 from ..data.pixels import ImageRows
-from ..data.registry import DATASETS
+from ..data.rows import take
 from ..data.tables import Table, match_columns
 from ..errors import warn
 from ..manifold import RectangularFlow
@@ -21,7 +22,6 @@ from ..settings import DataSettings, FitSettings, check_keys
 from ..storage.files import fingerprint
 from ..storage.models import DESCRIPTION, load_model, read_description
 from ..training.folder import CONFIG, read_config, read_history
-from ..training.rows import take
 from ..training.run import Epoch
 from .prepared import Known, Prepared, prepare, read_matching
 
@@ -151,7 +151,7 @@ class SavedRun:
 
     def table(self, source: str | Path, drop_invalid: bool = False) -> Table:
         """The same as a table, which says which rows were left out; for models of tables."""
-        if str(source) in ("circle", *DATASETS) and not Path(source).exists():
+        if find_dataset(str(source)) is not None and not Path(source).exists():
             data = prepare(DataSettings(str(source)), None, 0)
             self._check_shape(tuple(data.test.shape[1:]), str(source))
             return match_columns(

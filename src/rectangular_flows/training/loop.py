@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..data.rows import Rows, mix, shuffled, split, take
 from ..errors import NonFiniteError, NumericalError
 from ..manifold import RectangularFlow
 from ..storage.files import fingerprint
@@ -24,7 +25,6 @@ from .evaluation import Metric, Values, evaluate, metrics_for
 from .folder import RunFolder, read_history
 from .memory import rows_within
 from .objective import Objective, Part, Terms
-from .rows import Rows, mix, shuffled, split, take
 from .run import Epoch, Progress, Run
 from .schedule import annealing, dual_step, learning_rate, likelihood_weight
 from .setup import choose_device, make_optimiser, seed_everything

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..data.rows import Rows, shuffled, take
 from ..flows.linear import tail_weights as by_distance
 from ..manifold import RectangularFlow
-from .rows import Rows, shuffled, take
 
 _ROWS = 10_000
 

@@ -1,24 +1,18 @@
-"""Rows of data: held out, put in order by a seed, and brought to the device a batch at a time."""
+"""Rows of a table or images: held out, shuffled by a seed, and taken as tensors a batch at a time."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from math import prod
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.pixels import ImageRows
 from ..errors import NonFiniteError
-from ..flows.injection import Shape
-
-_CHUNK_BYTES = 2**26
+from ._files import Array, parts_of
+from .pixels import ImageRows
 
 
 class Picked:
-    """Some rows of an array, read when they are asked for: a memory-mapped file, or images, are never copied whole.
+    """Some rows of an array, read when they are asked for: memory-mapped files and images are never copied whole.
 
     Args:
         values: (N, …).
@@ -29,22 +23,22 @@ class Picked:
         array([[8, 9]])
     """
 
-    def __init__(self, values: np.ndarray[Any, Any] | ImageRows, index: np.ndarray[Any, Any]):
+    def __init__(self, values: Array | ImageRows, index: Array):
         self.values, self.index = values, index
         self.shape, self.dtype = (len(index), *values.shape[1:]), values.dtype
 
     def __len__(self) -> int:
         return len(self.index)
 
-    def __getitem__(self, key: slice | np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    def __getitem__(self, key: slice | Array) -> Array:
         return np.asarray(self.values[self.index[key]])
 
 
-Rows = Tensor | np.ndarray[Any, Any] | ImageRows | Picked
+Rows = Tensor | Array | ImageRows | Picked
 
 
-def pick(values: Rows, index: np.ndarray[Any, Any]) -> Rows:
-    """Some of the rows; those of a memory-mapped array stay on disk, and images bytes."""
+def pick(values: Rows, index: Array) -> Rows:
+    """Some of the rows; a memory-mapped array stays on disk, and images stay bytes."""
     if isinstance(values, Picked):
         return Picked(values.values, values.index[index])
     if isinstance(values, np.memmap | ImageRows):
@@ -52,8 +46,8 @@ def pick(values: Rows, index: np.ndarray[Any, Any]) -> Rows:
     return values[index]
 
 
-def split(data: Rows, validation: Rows | None, shape: Shape, seed: int) -> tuple[Rows, Rows]:
-    """The rows to train on and those to validate on: a tenth of the data, by seed, unless given.
+def split(data: Rows, validation: Rows | None, shape: tuple[int, ...], seed: int) -> tuple[Rows, Rows]:
+    """Training and validation rows; without validation rows, a tenth of the data is held out by seed.
 
     Raises:
         ValueError: a shape is wrong.
@@ -69,8 +63,8 @@ def split(data: Rows, validation: Rows | None, shape: Shape, seed: int) -> tuple
     return pick(data, kept.numpy()), pick(data, held_out.numpy())
 
 
-def check(rows: Rows, name: str, shape: Shape) -> None:
-    """Whether rows can be trained on."""
+def check(rows: Rows, name: str, shape: tuple[int, ...]) -> None:
+    """Raise an error for rows that cannot be trained on."""
     if tuple(rows.shape[1:]) != shape:
         raise ValueError(f"expected {name} of shape (N, {', '.join(map(str, shape))}); got {tuple(rows.shape)}")
     if len(rows) < 2:
@@ -82,22 +76,10 @@ def check(rows: Rows, name: str, shape: Shape) -> None:
         raise NonFiniteError(f"{bad} of {len(rows)} rows of {name} have NaN or infinite entries; drop or repair them")
 
 
-def parts_of(rows: Rows) -> Iterator[slice]:
-    """The rows in parts of some 64 MiB.
-
-    Example:
-        >>> len(list(parts_of(np.zeros((300, 2)))))
-        1
-    """
-    each = prod(rows.shape[1:]) * rows.dtype.itemsize
-    step = max(1, _CHUNK_BYTES // each)
-    return (slice(start, start + step) for start in range(0, len(rows), step))
-
-
 def take(
     rows: Rows, index: Tensor | slice, device: torch.device | None = None, dtype: torch.dtype | None = None
 ) -> Tensor:
-    """Some of the rows as a tensor; of a memory-mapped array no others are read."""
+    """Some of the rows as a tensor; no others of a memory-mapped array are read."""
     if isinstance(rows, Tensor):
         chosen = rows[index if isinstance(index, slice) else index.to(rows.device)]
     else:
@@ -114,6 +96,3 @@ def mix(*parts: int) -> int:
     """One seed from several numbers: neighbouring numbers give unrelated seeds."""
     state = np.random.SeedSequence([part % 2**32 for part in parts]).generate_state(1, np.uint64)
     return int(state[0] >> np.uint64(1))
-
-
-__all__ = ["Picked", "Rows", "check", "mix", "parts_of", "pick", "shuffled", "split", "take"]

@@ -1,0 +1,317 @@
+"""The data sets known by name. One entry says what a data set is, where its files come from and how to load it."""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Literal
+
+from ..spelling import nearest
+from ._files import DataError, MissingFileError
+from .download import data_root
+
+if TYPE_CHECKING:
+    from ._files import Array
+    from .rows import Rows
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """A file to download.
+
+    Attributes:
+        url: where it is published.
+        path: where it goes, below the data folder.
+        checksum: 'sha256:…' or 'md5:…' as published. Without one, the user has to get the file by hand.
+        members: for a tar archive, what to take out of it: (name in the archive, path below the data folder). A name
+            matches any member that ends in it, since archives differ in their outer folder.
+    """
+
+    url: str
+    path: str
+    checksum: str | None = None
+    members: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        for path in (self.path, *self.targets):
+            pure = PurePosixPath(path)
+            if pure.is_absolute() or ".." in pure.parts or "\\" in path or ":" in path:
+                raise DataError(f"Expected a path below the data folder; got '{path}'.")
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The paths, below the data folder, of the files that are needed in the end."""
+        return tuple(path for _, path in self.members) or (self.path,)
+
+
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """A data set in three parts.
+
+    Attributes:
+        name: of the data set.
+        train: (N, D), float32; images have a class of their own, :class:`~.images.ImageSplits`.
+        validation: (N', D).
+        test: (N'', D).
+        columns: D names; none for images.
+        note: how these rows differ from the published ones; empty where they do not.
+    """
+
+    name: str
+    train: Array
+    validation: Array
+    test: Array
+    columns: tuple[str, ...] = ()
+    note: str = ""
+
+    def rows(self, seed: int = 0) -> tuple[Rows, Rows, Rows]:
+        """Training, validation and test rows as a model takes them; the seed is that of the noise on images."""
+        return self.train, self.validation, self.test
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What is known about a data set.
+
+    Attributes:
+        name: what it is called here, in lower case.
+        kind: 'table', 'image' or 'synthetic'.
+        description: a few words.
+        shape: of one row, after preprocessing: (D,) or (channels, height, width).
+        rows: how many for training, validation and test; 0 for a part that is not published.
+        loader: ``loader(entry, root, **options) → Splits``, or its name, 'package.module:function', to import it at
+            first use.
+        options: keyword arguments of the loader, named like the settings they come from: 'seed',
+            'validation_fraction', 'radius_noise'.
+        files: what to download; none for synthetic data.
+        aliases: other names.
+        classes: the names of labels 0, 1, …
+        truth: the name of the known distribution, if there is one.
+    """
+
+    name: str
+    kind: Literal["table", "image", "synthetic"]
+    description: str
+    shape: tuple[int, ...]
+    rows: tuple[int, int, int]
+    loader: str | Callable[..., Splits]
+    options: tuple[str, ...] = ()
+    files: tuple[RemoteFile, ...] = ()
+    aliases: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    truth: str | None = None
+
+    def load(self, root: str | Path | None = None, **options: object) -> Splits:
+        """Read the data set from its files, or make it.
+
+        Args:
+            root: the data folder; by default :func:`~.download.data_root`.
+            options: see ``options`` of the entry; the loader has defaults.
+
+        Raises:
+            DataError: a file is missing (also a ``FileNotFoundError``), damaged, or of another layout.
+        """
+        loader = pkgutil.resolve_name(self.loader) if isinstance(self.loader, str) else self.loader
+        try:
+            splits: Splits = loader(self, data_root() if root is None else Path(root), **options)
+        except MissingFileError as error:
+            advice = f"Get it with 'rnf data get {self.name}', or set RNF_DATA to the folder that holds '{self.name}'."
+            raise MissingFileError(f"{error} {advice}") from error
+        train, validation, test = len(splits.train), len(splits.validation), len(splits.test)
+        # where no validation rows are published, they are taken out of the training rows
+        got = (train, validation, test) if self.rows[1] else (train + validation, 0, test)
+        shape = tuple(splits.train.shape[1:])
+        if (got, shape) == (self.rows, self.shape):
+            return splits
+        published, here = (
+            f"{train:,} / {validation:,} / {test:,} rows (training / validation / test) of {'×'.join(map(str, each))} values"
+            for (train, validation, test), each in ((self.rows, self.shape), (got, shape))
+        )
+        note = splits.note or "These files are not the published ones."
+        return replace(splits, note=f"{note} Published: {published}; here: {here}.")
+
+
+DATASETS: dict[str, Dataset] = {}
+"""All data sets by name, in the order in which they were registered."""
+
+
+def register_dataset(entry: Dataset) -> None:
+    """Add a data set, so that its name works wherever one is taken: ``rnf fit``, ``rnf data``, ``rnf ood``.
+
+    Raises:
+        DataError: its name or an alias is taken, or is not in lower case.
+    """
+    for name in (entry.name, *entry.aliases):
+        if name != name.lower() or find_dataset(name) is not None:
+            raise DataError(f"Expected a new name in lower case for a data set; got '{name}'.")
+    DATASETS[entry.name] = entry
+
+
+def find_dataset(name: str) -> Dataset | None:
+    """The data set of that name or alias, in whatever case; None if there is none.
+
+    Example:
+        >>> find_dataset("FMNIST").name
+        'fashion-mnist'
+    """
+    return next((entry for entry in DATASETS.values() if name.lower() in (entry.name, *entry.aliases)), None)
+
+
+def dataset(name: str) -> Dataset:
+    """The same, with a :class:`DataError` that suggests a name if there is none.
+
+    Example:
+        >>> dataset("power").shape
+        (6,)
+    """
+    found = find_dataset(name)
+    if found is None:
+        raise DataError(f"Expected one of {', '.join(DATASETS)}; got '{name}'.{nearest(name, DATASETS)}")
+    return found
+
+
+def _benchmark(*members: str) -> tuple[RemoteFile, ...]:
+    """Files of the archive of the density-estimation benchmark, which holds all its tables (817 MB)."""
+    archive = RemoteFile(
+        "https://zenodo.org/records/1161203/files/data.tar.gz",
+        "downloads/density-estimation-data.tar.gz",
+        "md5:9b9c9b0375315ad270eba4ce80c093ab",
+        tuple((member, member) for member in members),
+    )
+    return (archive,)
+
+
+def _files(base: str, folder: str, sums: dict[str, str]) -> tuple[RemoteFile, ...]:
+    return tuple(RemoteFile(f"{base}/{name}", f"{folder}/{name}", f"md5:{md5}") for name, md5 in sums.items())
+
+
+_HERE = "rectangular_flows.data"
+_image = partial(
+    Dataset, kind="image", loader=f"{_HERE}.images:load_published", options=("seed", "validation_fraction")
+)
+
+for _entry in (
+    Dataset(
+        "circle",
+        kind="synthetic",
+        description="von Mises density on the unit circle in the plane",
+        shape=(2,),
+        rows=(10_000, 1_000, 5_000),
+        loader=f"{_HERE}.synthetic:load_circle",
+        options=("seed", "radius_noise"),
+        truth="von_mises_circle",
+    ),
+    # the four tables: CC BY 4.0 (UCI)
+    Dataset(
+        "power",
+        kind="table",
+        description="electric power of a household, by the minute",
+        shape=(6,),
+        rows=(1_659_917, 184_435, 204_928),
+        loader=f"{_HERE}.benchmarks:load_power",
+        files=_benchmark("power/data.npy"),
+    ),
+    Dataset(
+        "gas",
+        kind="table",
+        description="gas sensors in mixtures of ethylene and carbon monoxide",
+        shape=(8,),
+        rows=(852_174, 94_685, 105_206),
+        loader=f"{_HERE}.benchmarks:load_gas",
+        files=_benchmark("gas/ethylene_CO.pickle"),
+    ),
+    Dataset(
+        "hepmass",
+        kind="table",
+        description="simulated particle collisions, signal of mass 1000",
+        shape=(21,),
+        rows=(315_123, 35_013, 174_987),
+        loader=f"{_HERE}.benchmarks:load_hepmass",
+        files=_benchmark("hepmass/1000_train.csv", "hepmass/1000_test.csv"),
+    ),
+    Dataset(
+        "miniboone",
+        kind="table",
+        description="neutrino events of the MiniBooNE experiment",
+        shape=(43,),
+        rows=(29_556, 3_284, 3_648),
+        loader=f"{_HERE}.benchmarks:load_miniboone",
+        files=_benchmark("miniboone/data.npy"),
+    ),
+    _image(
+        "mnist",  # CC BY-SA 3.0 (LeCun and Cortes)
+        description="handwritten digits",
+        shape=(1, 28, 28),
+        rows=(60_000, 0, 10_000),
+        files=_files(
+            "https://ossci-datasets.s3.amazonaws.com/mnist",
+            "mnist",
+            {
+                "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+                "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
+                "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+                "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
+            },
+        ),
+        classes=tuple("0123456789"),
+    ),
+    _image(
+        "fashion-mnist",  # MIT (Zalando)
+        description="pictures of clothes, in the format of MNIST",
+        shape=(1, 28, 28),
+        rows=(60_000, 0, 10_000),
+        files=_files(
+            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+            "fashion-mnist",
+            {
+                "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+                "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
+                "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+                "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
+            },
+        ),
+        aliases=("fmnist", "fashion_mnist"),
+        classes=(
+            *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+            *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+        ),
+    ),
+    _image(
+        "cifar10",  # licence not stated (Krizhevsky, 2009)
+        description="small photographs of ten classes",
+        shape=(3, 32, 32),
+        rows=(50_000, 0, 10_000),
+        files=(
+            RemoteFile(
+                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+                "downloads/cifar-10-binary.tar.gz",
+                "md5:c32a1d4ab5d03f1284b67883e8d87530",
+                tuple(
+                    (f"cifar-10-batches-bin/{name}.bin", f"cifar10/{name}.bin")
+                    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
+                ),
+            ),
+        ),
+        aliases=("cifar-10",),
+        classes=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
+    ),
+    _image(
+        "svhn",  # for non-commercial use (Netzer et al., 2011)
+        description="street-view house numbers",
+        shape=(3, 32, 32),
+        rows=(73_257, 0, 26_032),
+        files=_files(
+            "http://ufldl.stanford.edu/housenumbers",
+            "svhn",
+            {
+                "train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
+                "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
+            },
+        ),
+        classes=tuple("0123456789"),
+    ),
+):
+    register_dataset(_entry)
