@@ -5,7 +5,6 @@ import pytest
 import torch
 from scipy import stats
 
-from rectangular_flows import data
 from rectangular_flows.data import (
     ClippedPixelsWarning,
     DataError,
@@ -13,9 +12,8 @@ from rectangular_flows.data import (
     dequantise,
     load_images,
     to_bytes,
-    to_unit,
 )
-from rectangular_flows.data.rows import Picked, check, split, take
+from rectangular_flows.data.rows import take
 from rectangular_flows.flows import Logit
 
 EVERY = np.arange(256, dtype=np.uint8)
@@ -82,22 +80,20 @@ def test_noise_does_not_depend_on_the_machine():
 
 def test_conversion_in_parts(monkeypatch):
     images = pixels(50, 1, 4, 4)
-    whole = dequantise(images, 0), to_unit(images)
+    whole = dequantise(images, 0)
     monkeypatch.setattr("rectangular_flows.data.pixels._AT_ONCE", 100)
-    np.testing.assert_array_equal(dequantise(images, 0), whole[0])
-    np.testing.assert_array_equal(to_unit(images), whole[1])
+    np.testing.assert_array_equal(dequantise(images, 0), whole)
 
 
 def test_nothing_is_changed():
     images = pixels(5, 1, 4, 4)
     kept = images.copy()
     images.flags.writeable = False
-    floats = dequantise(images), to_unit(images)
-    for values in floats:
-        before = values.copy()
-        values.flags.writeable = False
-        to_bytes(values)
-        np.testing.assert_array_equal(values, before)
+    values = dequantise(images)
+    before = values.copy()
+    values.flags.writeable = False
+    to_bytes(values)
+    np.testing.assert_array_equal(values, before)
     np.testing.assert_array_equal(images, kept)
 
 
@@ -105,12 +101,11 @@ def test_bytes_undo_both_conversions():
     images = np.tile(EVERY, (200, 1))
     for back in (
         to_bytes(dequantise(images, 0)),
-        to_bytes(to_unit(images)),
-        to_bytes(to_unit(images).astype(np.float64)),
+        to_bytes(images / 255),
+        to_bytes((images / 255).astype(np.float32)),
     ):
         assert back.dtype == np.uint8
         np.testing.assert_array_equal(back, images)
-    np.testing.assert_array_equal(to_unit(EVERY[None])[0], (EVERY / 255).astype(np.float32))
     np.testing.assert_array_equal(to_bytes(torch.tensor([0.0, 1.0])), [0, 255])
 
 
@@ -125,6 +120,10 @@ def test_bytes_are_clipped_aloud():
         assert to_bytes(np.full(3, 60_000, np.float16)).tolist() == [255] * 3
 
 
+def test_no_images():
+    assert ImageRows(pixels(4, 1, 2, 2)[:0])[:].shape == (0, 1, 2, 2)
+
+
 def test_what_is_refused():
     with pytest.raises(DataError, match="2 of 3 values are NaN or infinite"):
         to_bytes([np.nan, 0.5, np.inf])
@@ -135,27 +134,6 @@ def test_what_is_refused():
             dequantise(wrong)
     with pytest.raises(TypeError, match="row numbers"):
         ImageRows(pixels(5, 1, 2, 2))[3]
-
-
-def test_rows_for_training():
-    images = pixels(40, 1, 4, 4)
-    rows = ImageRows(images, 0)
-    whole = dequantise(images, 0)
-    check(rows, "data", (1, 4, 4))
-    index = torch.tensor([3, 30])
-    assert torch.equal(take(rows, index), torch.from_numpy(whole[[3, 30]]))
-    assert take(rows, slice(0, 5), dtype=torch.float64).dtype == torch.float64
-    picked = Picked(rows, np.array([8, 2, 5]))  # rows of rows keep their noise
-    assert picked.shape == (3, 1, 4, 4)
-    np.testing.assert_array_equal(picked[np.array([1, 0])], whole[[2, 8]])
-    train, held_out = split(rows, None, (1, 4, 4), 0)
-    assert (len(train), len(held_out)) == (36, 4)
-
-
-def test_plain_rows():
-    images = pixels(4, 1, 2, 2)
-    np.testing.assert_array_equal(ImageRows(images, None)[:], to_unit(images))
-    assert ImageRows(images[:0])[:].shape == (0, 1, 2, 2)
 
 
 @pytest.mark.parametrize("margin", [1e-6, 0.05])
@@ -169,9 +147,3 @@ def test_the_logit_layer_takes_dequantised_images(margin):
     assert torch.isfinite(log_det).all()
     np.testing.assert_array_equal(to_bytes(layer(z.double())), splits.train)
     assert not (validation[:5] * 256 % 1 == test[:5] * 256 % 1).mean() > 0.01
-
-
-def test_names_are_public():
-    for name in ("ImageRows", "ImageSplits", "dequantise", "load_images", "to_bytes", "to_unit"):
-        assert name in data.__all__
-        assert name in dir(data)

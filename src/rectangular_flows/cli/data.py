@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 from pathlib import Path
 
 from rich import box
@@ -56,6 +57,7 @@ def get_command(name: str) -> int:
         text = f"{entry.name} is generated and needs no download: rnf fit {entry.name} …"
         console.print(text, highlight=False, markup=False)
         return 0
+    importlib.import_module("pooch").get_logger().disabled = True  # the progress bar shows enough
     columns = (TextColumn(entry.name), BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         paths = fetch(entry, progress=_Bar(bar, bar.add_task(entry.name, total=None)))

@@ -59,12 +59,7 @@ def existing_file(path: Path) -> Path:
 
 
 def parts_of(rows: Any) -> Iterator[slice]:
-    """Slices of some 64 MiB that together cover the rows of an array, a tensor or images.
-
-    Example:
-        >>> len(list(parts_of(np.zeros((300, 2)))))
-        1
-    """
+    """Slices of some 64 MiB that together cover the rows of an array, a tensor or images."""
     each = prod(rows.shape[1:]) * rows.dtype.itemsize
     step = max(1, CHUNK_BYTES // max(1, each))
     return (slice(start, start + step) for start in range(0, len(rows), step))
