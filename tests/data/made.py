@@ -1,7 +1,6 @@
 """Small files in the formats of the published data sets, made for the tests."""
 
 import gzip
-import json
 import struct
 from dataclasses import dataclass
 from typing import Any
@@ -17,10 +16,6 @@ def pixels(*shape, seed=0):
     return np.random.default_rng(seed).integers(0, 256, shape, dtype=np.uint8)
 
 
-def digits(count, seed=1):
-    return np.random.default_rng(seed).integers(0, 10, count)
-
-
 def idx(values):
     return bytes([0, 0, 8, values.ndim]) + struct.pack(f">{values.ndim}I", *values.shape) + values.tobytes()
 
@@ -31,16 +26,14 @@ def put(path, content):
     return path
 
 
-def put_idx(folder, *, packed=False, shape=(28, 28), labels=True):
-    """A small set in the format of MNIST; its images and labels."""
+def put_idx(folder, *, packed=False, shape=(28, 28)):
+    """A small set in the format of MNIST; its images."""
     made = {}
     for part, stem, count in (("train", "train", 40), ("test", "t10k", 7)):
-        made[part] = pixels(count, *shape, seed=count), digits(count).astype(np.uint8)
-        for values, what in zip(made[part], ("images-idx3", "labels-idx1"), strict=True):
-            if what == "images-idx3" or labels:
-                content = idx(values)
-                name = f"{stem}-{what}-ubyte" + ".gz" * packed
-                put(folder / name, gzip.compress(content) if packed else content)
+        made[part] = pixels(count, *shape, seed=count)
+        content = idx(made[part])
+        name = f"{stem}-images-idx3-ubyte" + ".gz" * packed
+        put(folder / name, gzip.compress(content) if packed else content)
     return made
 
 
@@ -53,28 +46,21 @@ def put_svhn(folder):
     folder.mkdir(exist_ok=True)
     made = {}
     for part, count in (("train", 30), ("test", 12)):
-        images, labels = pixels(count, 3, 32, 32, seed=count), 1 + digits(count)
-        made[part] = images, labels % 10
-        content = {"X": images.transpose(2, 3, 1, 0), "y": labels[:, None].astype(np.uint8)}
+        made[part] = pixels(count, 3, 32, 32, seed=count)
+        content = {"X": made[part].transpose(2, 3, 1, 0), "y": np.ones((count, 1), np.uint8)}
         savemat(folder / f"{part}_32x32.mat", content, do_compression=part == "train")
     return made
 
 
 def put_cifar(folder, layout="binary", count=4):
-    """CIFAR-10 with few images; its images and labels."""
-    made = {
-        name: (pixels(count, 3, 32, 32, seed=i), digits(count, i)) for i, name in enumerate([*BATCHES, "test_batch"])
-    }
-    for name, (images, labels) in made.items():
+    """CIFAR-10 with few images, each with a label where the layout has one; its images."""
+    made = {name: pixels(count, 3, 32, 32, seed=i) for i, name in enumerate([*BATCHES, "test_batch"])}
+    for name, images in made.items():
         if layout == "binary":
-            flat = images.reshape(len(images), -1)
-            put(folder / f"{name}.bin", np.column_stack([labels.astype(np.uint8), flat]).tobytes())
+            flat = images.reshape(count, -1)
+            put(folder / f"{name}.bin", np.column_stack([np.arange(count, dtype=np.uint8), flat]).tobytes())
         else:
-            put_picture(folder / f"{name}.png", images.transpose(0, 2, 3, 1).reshape(len(images), 1024, 3))
-    if layout == "PNG":
-        train = np.concatenate([made[name][1] for name in BATCHES])
-        put(folder / "train_lables.json", json.dumps(train.tolist()).encode())
-        put(folder / "test_lables.json", json.dumps(made["test_batch"][1].tolist()).encode())
+            put_picture(folder / f"{name}.png", images.transpose(0, 2, 3, 1).reshape(count, 1024, 3))
     return made
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rectangular_flows.data import DATASETS, DataError, MissingFileError, load_images
+from rectangular_flows.data import DataError, MissingFileError, load_images
 
 from .made import BATCHES, pixels, put, put_cifar
 
@@ -13,11 +13,8 @@ from .made import BATCHES, pixels, put, put_cifar
 def test_cifar_is_the_same_from_every_layout(tmp_path, layout):
     made = put_cifar(tmp_path / "cifar10", layout)
     splits = load_images("cifar10", tmp_path, validation_fraction=0)
-    np.testing.assert_array_equal(splits.train, np.concatenate([made[name][0] for name in BATCHES]))
-    np.testing.assert_array_equal(splits.train_labels, np.concatenate([made[name][1] for name in BATCHES]))
-    np.testing.assert_array_equal(splits.test, made["test_batch"][0])
-    np.testing.assert_array_equal(splits.test_labels, made["test_batch"][1])
-    assert splits.classes == DATASETS["cifar10"].classes
+    np.testing.assert_array_equal(splits.train, np.concatenate([made[name] for name in BATCHES]))
+    np.testing.assert_array_equal(splits.test, made["test_batch"])
     assert splits.train.flags.c_contiguous
 
 
@@ -34,23 +31,6 @@ def test_cifar_layouts_are_found(tmp_path):
         load_images(tmp_path / "b")
 
 
-def test_png_labels(tmp_path):
-    put_cifar(tmp_path, "PNG")
-    (tmp_path / "train_lables.json").rename(tmp_path / "train_labels.json")
-    (tmp_path / "test_lables.json").unlink()
-    splits = load_images(tmp_path)
-    assert splits.train_labels is not None
-    assert splits.test_labels is None
-    assert "'test_lables.json'" in splits.note
-    for content in (b"{}", b"[1, 2.5]", b"[1, -1]", b"[" * 100_000, b"\xff", b"[99999999999999999999]", b"[true]"):
-        put(tmp_path / "test_lables.json", content)
-        with pytest.raises(DataError, match="Expected a list of labels"):
-            load_images(tmp_path)
-    put(tmp_path / "test_lables.json", b"[1]")
-    with pytest.raises(DataError, match="4 images and 1 labels"):
-        load_images(tmp_path)
-
-
 def test_damaged_cifar(tmp_path):
     put_cifar(tmp_path, "binary")
     file = tmp_path / "data_batch_2.bin"
@@ -59,9 +39,6 @@ def test_damaged_cifar(tmp_path):
         file.write_bytes(content)
         with pytest.raises(DataError, match="images of 3,073 bytes each"):
             load_images(tmp_path)
-    file.write_bytes(b"\x0b" + whole[1:])
-    with pytest.raises(DataError, match="labels from 0 to 9"):
-        load_images(tmp_path)
     file.unlink()
     put_cifar(tmp_path, "PNG")
     for bad in (pixels(4, 1023, 3), pixels(4, 1024)):

@@ -11,16 +11,15 @@ import numpy as np
 
 from ._arrays import MMAP_BYTES, load_npy, load_npz
 from ._files import Array, DataError, listing
-from ._image_parts import Part, Parts, part
 
 _CHANNELS = (1, 3)
-# what the parts and their labels are called: here, in Keras's files and in MedMNIST's
+# what the parts are called: here, in Keras's files and in MedMNIST's
 _NAMES = {
-    "train": (("train", "x_train", "train_images"), ("train_labels", "y_train")),
-    "validation": (("validation", "x_val", "val_images"), ("validation_labels", "y_val", "val_labels")),
-    "test": (("test", "x_test", "test_images"), ("test_labels", "y_test")),
+    "train": ("train", "x_train", "train_images"),
+    "validation": ("validation", "x_val", "val_images"),
+    "test": ("test", "x_test", "test_images"),
 }
-_WHOLE = (("images", "data", "X", "x"), ("labels", "y"))
+_WHOLE = ("images", "data", "X", "x")
 
 
 def as_images(array: Array, source: str) -> Array:
@@ -51,28 +50,26 @@ def as_images(array: Array, source: str) -> Array:
     )
 
 
-def read_image_array(path: Path) -> Parts:
-    """Images of a .npy file, or of a .npz file with labels and parts, if it has any.
+def read_image_array(path: Path) -> dict[str, Array]:
+    """Images of a .npy file, or of a .npz file with its parts, if it has any.
 
-    A .npz file holds 'images' (and 'labels'), or 'train', 'test' and perhaps 'validation' (and 'train_labels', …). The
-    names of Keras and MedMNIST work too, and so does any name if there is only one array.
+    A .npz file holds 'images', or 'train', 'test' and perhaps 'validation'. The names of Keras and MedMNIST work too,
+    and so does any name if there is only one array.
     """
     if path.suffix.lower() == ".npy":
-        return Parts(part(as_images(load_npy(path, mmap=path.stat().st_size > MMAP_BYTES), str(path)), None, path))
+        return {"train": as_images(load_npy(path, mmap=path.stat().st_size > MMAP_BYTES), str(path))}
     arrays = load_npz(path)
-    found = {name: got for name, keys in _NAMES.items() if (got := _part(arrays, keys, path)) is not None}
-    if "train" in found:
-        return Parts(found["train"], found.get("validation"), found.get("test"))
-    whole = _part(arrays, _WHOLE, path)
-    if whole is None and len(arrays) == 1:
-        whole = part(as_images(next(iter(arrays.values())), str(path)), None, path)
-    if whole is None:
-        shapes = [f"{name} {array.shape}" for name, array in arrays.items()]
-        raise DataError(
-            f"Expected an array 'images' (and 'labels') or 'train' and 'test' in '{path}'; got "
-            f"{listing(shapes, 12) or 'nothing'}. Save the right one as 'images'."
-        )
-    return Parts(whole)
+    found = {which: next((arrays[name] for name in names if name in arrays), None) for which, names in _NAMES.items()}
+    if found["train"] is None:
+        named = [arrays[name] for name in _WHOLE if name in arrays]
+        if not named and len(arrays) != 1:
+            shapes = [f"{name} {array.shape}" for name, array in arrays.items()]
+            raise DataError(
+                f"Expected an array 'images', or 'train' and 'test', in '{path}'; got {listing(shapes, 12) or 'nothing'}. "
+                "Save the right one as 'images'."
+            )
+        found = {"train": (named or list(arrays.values()))[0]}
+    return {which: as_images(array, str(path)) for which, array in found.items() if array is not None}
 
 
 def array_heads(path: Path) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
@@ -94,8 +91,3 @@ def _head(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
         shape, _, kind = read(file)
     return shape, kind
-
-
-def _part(arrays: dict[str, Array], keys: tuple[tuple[str, ...], tuple[str, ...]], path: Path) -> Part | None:
-    images, labels = (next((arrays[name] for name in names if name in arrays), None) for names in keys)
-    return None if images is None else part(as_images(images, str(path)), labels, path)

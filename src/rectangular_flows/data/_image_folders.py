@@ -11,7 +11,6 @@ import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from ._files import Array, DataError, listing
-from ._image_parts import Part, Parts, part
 
 # named one by one: for some formats Pillow starts other programs
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
@@ -39,21 +38,19 @@ def open_image(path: Path) -> Iterator[Image.Image]:
         raise DataError(f"Expected a picture ({', '.join(_FORMATS)}); cannot read '{path}': {reason}.") from error
 
 
-def read_image_folder(folder: Path, size: Size | None) -> Parts:
-    """Pictures of a folder, in the order of their names; sub-folders are classes.
+def read_image_folder(folder: Path, size: Size | None) -> tuple[dict[str, Array], str]:
+    """Pictures of a folder and of its sub-folders, in the order of their paths; and a note on what was done to them.
 
-    With sub-folders 'train' and 'test' (and perhaps 'validation' or 'val') those are the parts, and each may have
-    classes of its own.
+    Sub-folders 'train' and 'test' (and perhaps 'validation' or 'val') are the parts; any others are only looked through.
 
     Args:
         folder: searched with all its sub-folders; names that begin with a dot are skipped.
         size: height and width of the result: pictures are cropped to these proportions about the centre, then scaled.
             Without it, all must have one size.
     """
-    files = image_files(folder)
-    skipped = sum(others for _, _, others in files.values())
+    files, skipped = image_files(folder)
     notes = [f"Files skipped because they are not pictures: {skipped}."] if skipped else []
-    everything = [file for _, pictures, _ in files.values() for file in pictures]
+    everything = [file for pictures in files.values() for file in pictures]
     if not everything:
         raise DataError(f"Expected pictures ({', '.join(SUFFIXES)}) in '{folder}'; there are none.")
     grey, shape, mixed, others = _survey(everything, size)
@@ -61,22 +58,16 @@ def read_image_folder(folder: Path, size: Size | None) -> Parts:
         notes.append("Some pictures are grey and some in colour: all were read as RGB.")
     if others:
         notes.append(f"Pictures of {listing(others, 3, mark='')} were cropped and scaled to {shape[0]}×{shape[1]}.")
-    labels = {which: _labels(pictures, root) for which, (root, pictures, _) in files.items()}
-    classes = sorted({name for names in labels.values() for name in names or ()})
-    parts: dict[str, Part] = {}
-    for which, (root, pictures, _) in files.items():
-        names = labels[which]
-        numbers = None if names is None else np.array([classes.index(name) for name in names], dtype=np.int64)
-        parts[which] = part(_decode(pictures, grey, shape), numbers, root)
-    return Parts(parts["train"], parts.get("validation"), parts.get("test"), tuple(classes), tuple(notes))
+    return {which: _decode(pictures, grey, shape) for which, pictures in files.items()}, " ".join(notes)
 
 
-def image_files(folder: Path) -> dict[str, tuple[Path, list[Path], int]]:
-    """Part → its folder, its pictures in order, and the number of other files."""
+def image_files(folder: Path) -> tuple[dict[str, list[Path]], int]:
+    """Part → its pictures in order; and the number of other files."""
     inner = {entry.name: entry for entry in _entries(folder) if entry.is_dir()}
     named = {_PARTS[name.lower()]: entry for name, entry in inner.items() if name.lower() in _PARTS}
     whole = not ({"train", "test"} <= set(named) and len(named) == len(inner))
-    return {which: (root, *_pictures(root)) for which, root in ({"train": folder} if whole else named).items()}
+    found = {which: _pictures(root) for which, root in ({"train": folder} if whole else named).items()}
+    return {which: pictures for which, (pictures, _) in found.items()}, sum(others for _, others in found.values())
 
 
 def _entries(folder: Path) -> list[Path]:
@@ -96,20 +87,6 @@ def _pictures(folder: Path) -> tuple[list[Path], int]:
         else:
             others += 1
     return pictures, others
-
-
-def _labels(files: list[Path], root: Path) -> list[str] | None:
-    """The class of each picture, the first folder of its path; None where there are no sub-folders."""
-    paths = [file.relative_to(root).parts for file in files]
-    loose = [file for file, parts in zip(files, paths, strict=True) if len(parts) == 1]
-    if len(loose) == len(files):
-        return None
-    if loose:
-        raise DataError(
-            f"Expected pictures either in '{root}' itself or in sub-folders, one for each class; got both: "
-            f"{listing([file.name for file in loose], 3)} lie beside sub-folders. Move them."
-        )
-    return [parts[0] for parts in paths]
 
 
 def _survey(files: list[Path], size: Size | None) -> tuple[bool, Size, bool, list[str]]:

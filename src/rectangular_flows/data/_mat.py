@@ -8,26 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from ._files import DataError, MissingFileError
-from ._image_parts import Part, Parts, part
+from ._files import Array, DataError, MissingFileError
 
 FILES = {"train": "train_32x32.mat", "test": "test_32x32.mat"}
 
 
-def read_svhn(folder: Path) -> Parts:
-    """Both parts; the digit 0, which the files call 10, is label 0."""
+def read_svhn(folder: Path) -> dict[str, Array]:
+    """Both parts."""
     lacking = [name for name in FILES.values() if not (folder / name).is_file()]
     if lacking:
         raise MissingFileError(f"Expected {' and '.join(map(repr, lacking))} in '{folder}'.")
-    parts = {which: _read(folder / name) for which, name in FILES.items()}
-    return Parts(parts["train"], test=parts["test"])
+    return {which: _read(folder / name) for which, name in FILES.items()}
 
 
-def _read(file: Path) -> Part:
+def _read(file: Path) -> Array:
     loadmat: Any = importlib.import_module("scipy.io").loadmat  # slow to import, and for this set only
 
     try:
-        content = loadmat(file, variable_names=["X", "y"])
+        content = loadmat(file, variable_names=["X"])
     except NotImplementedError as error:  # version 7.3, which is HDF5
         raise DataError(
             f"Expected a MATLAB file of version 7 or older in '{file}'; got version 7.3. Save it with "
@@ -37,13 +35,11 @@ def _read(file: Path) -> Part:
         raise DataError(
             f"Expected a MATLAB file; cannot read '{file}' ({type(error).__name__}: {error}). Get it again."
         ) from error
-    images, labels = content.get("X"), content.get("y")
-    if images is None or labels is None:
-        names = [name for name in content if not name.startswith("__")]
-        raise DataError(f"Expected variables X and y in '{file}'; got {', '.join(names) or 'neither'}.")
+    images = content.get("X")
+    if images is None:
+        raise DataError(f"Expected the variable X in '{file}'; there is none.")
     if images.dtype != np.uint8 or images.ndim != 4 or images.shape[2] != 3:
         raise DataError(
             f"Expected X as (height, width, 3, N) of uint8 in '{file}'; got {images.shape} of {images.dtype}."
         )
-    pixels, digits = part(images.transpose(3, 2, 0, 1), labels, file, 11)
-    return np.ascontiguousarray(pixels), None if digits is None else digits % 10
+    return np.ascontiguousarray(images.transpose(3, 2, 0, 1))

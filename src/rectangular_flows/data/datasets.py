@@ -88,7 +88,6 @@ class Dataset:
             'validation_fraction', 'radius_noise'.
         files: what to download; none for synthetic data.
         aliases: other names.
-        classes: the names of labels 0, 1, …
         truth: the name of the known distribution, if there is one.
     """
 
@@ -101,7 +100,6 @@ class Dataset:
     options: tuple[str, ...] = ()
     files: tuple[RemoteFile, ...] = ()
     aliases: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
     truth: str | None = None
 
     def load(self, root: str | Path | None = None, **options: object) -> Splits:
@@ -251,12 +249,9 @@ for _entry in (
             "mnist",
             {
                 "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-                "train-labels-idx1-ubyte.gz": "d53e105ee54ea40749a09fcbcd1e9432",
                 "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-                "t10k-labels-idx1-ubyte.gz": "ec29112dd5afa0611ce80d1b7f02629c",
             },
         ),
-        classes=tuple("0123456789"),
     ),
     _image(
         "fashion-mnist",  # MIT (Zalando)
@@ -268,16 +263,10 @@ for _entry in (
             "fashion-mnist",
             {
                 "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-                "train-labels-idx1-ubyte.gz": "25c81989df183df01b3e8a0aad5dffbe",
                 "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-                "t10k-labels-idx1-ubyte.gz": "bb300cfdad3c16e7a12a480ee83cd310",
             },
         ),
         aliases=("fmnist", "fashion_mnist"),
-        classes=(
-            *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
-            *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
-        ),
     ),
     _image(
         "cifar10",  # licence not stated (Krizhevsky, 2009)
@@ -296,7 +285,6 @@ for _entry in (
             ),
         ),
         aliases=("cifar-10",),
-        classes=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
     ),
     _image(
         "svhn",  # for non-commercial use (Netzer et al., 2011)
@@ -311,7 +299,6 @@ for _entry in (
                 "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
             },
         ),
-        classes=tuple("0123456789"),
     ),
 ):
     register_dataset(_entry)

@@ -15,12 +15,11 @@ import numpy as np
 
 from ..errors import warn
 from ..spelling import nearest
-from ._cifar import find_cifar, read_cifar
+from ._cifar import holds_cifar, read_cifar
 from ._files import Array, DataError, MissingFileError, listing
-from ._idx import find_idx, read_idx_folder
+from ._idx import STEMS, find_idx, read_idx_folder
 from ._image_arrays import array_heads, read_image_array
 from ._image_folders import SUFFIXES, Size, image_files, read_image_folder
-from ._image_parts import Part, Parts
 from ._mat import FILES as SVHN_FILES
 from ._mat import read_svhn
 from .datasets import DATASETS, Dataset, Splits, find_dataset
@@ -32,20 +31,7 @@ _SIZE = "--image-size (size=) is for folders of pictures; the images of '{}' all
 
 @dataclass(frozen=True, eq=False)
 class ImageSplits(Splits):
-    """Images in three parts, each (N, C, H, W) of uint8.
-
-    Attributes:
-        name: of the data set, or the path as given.
-        train_labels: (N,), int64; None where the files have no labels. Likewise the others.
-        validation_labels: (N',).
-        test_labels: (N'',).
-        classes: the names of labels 0, 1, …; empty where they have none.
-    """
-
-    train_labels: Array | None = None
-    validation_labels: Array | None = None
-    test_labels: Array | None = None
-    classes: tuple[str, ...] = ()
+    """Images in three parts, each (N, C, H, W) of uint8; the name is that of the data set, or the path as given."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -82,8 +68,8 @@ def load_images(
 
     Args:
         name_or_path: the name of a known data set, such as 'mnist'; or a path ('./mnist' is one): a folder in the layout
-            of MNIST, CIFAR-10 or SVHN, a folder of pictures whose sub-folders are the classes, or a .npy or .npz file of
-            uint8, (N, H, W), (N, H, W, C) or (N, C, H, W).
+            of MNIST, CIFAR-10 or SVHN, a folder of pictures, or a .npy or .npz file of uint8, (N, H, W), (N, H, W, C) or
+            (N, C, H, W).
         root: the folder that holds 'mnist', 'cifar10', …; by default :func:`~rectangular_flows.data.download.data_root`.
         validation_fraction: of the images that the files do not set apart for test.
         seed: of the split.
@@ -108,8 +94,8 @@ def load_images(
             raise DataError(f"Expected images, one of {_known()}; '{name_or_path}' is of kind '{entry.kind}'.")
         entry = None
     if entry is None:
-        parts = _read_path(Path(name_or_path).expanduser(), size)
-        return _split(str(name_or_path), parts, validation_fraction, test_fraction, seed)
+        parts, note = _read_path(Path(name_or_path).expanduser(), size)
+        return _split(str(name_or_path), parts, validation_fraction, test_fraction, seed, note)
     if size is not None:
         raise DataError(_SIZE.format(entry.name))
     options = {"seed": seed, "validation_fraction": validation_fraction}
@@ -123,15 +109,11 @@ def load_published(entry: Dataset, root: Path, *, seed: int = 0, validation_frac
     if read is None:
         raise MissingFileError(f"Expected the files of {entry.name} in '{folder}'; there are none.")
     parts = read(folder)
-    for images, labels in (part for part in (parts.train, parts.test) if part is not None):
+    for images in parts.values():
         if images.shape[1:] != entry.shape:
             got, expected = ("×".join(map(str, shape)) for shape in (images.shape[1:], entry.shape))
             raise DataError(f"Expected images of {expected} for {entry.name}; those in '{folder}' are {got}.")
-        if labels is not None and entry.classes and labels.max() >= len(entry.classes):
-            raise DataError(
-                f"Expected labels from 0 to {len(entry.classes) - 1} for {entry.name}; got {labels.max()} in '{folder}'."
-            )
-    return _split(entry.name, parts, validation_fraction, 0.0, seed, entry.classes)
+    return _split(entry.name, parts, validation_fraction, 0.0, seed)
 
 
 def holds_images(name_or_path: str | Path) -> bool:
@@ -188,7 +170,7 @@ def picture_names(name_or_path: str | Path) -> list[str] | None:
     path = Path(name_or_path).expanduser()
     if not path.is_dir() or _reader(path) is not None:
         return None
-    files = {which: pictures for which, (_, pictures, _) in image_files(path).items()}
+    files, _ = image_files(path)
     chosen = files["test"] if "test" in files else [*files["train"], *files.get("validation", [])]
     return [file.relative_to(path).as_posix() for file in chosen]
 
@@ -201,7 +183,7 @@ def _known() -> str:
     return ", ".join(entry.name for entry in DATASETS.values() if entry.kind == "image")
 
 
-def _read_path(path: Path, size: int | Size | None) -> Parts:
+def _read_path(path: Path, size: int | Size | None) -> tuple[dict[str, Array], str]:
     read = _reader(path)
     if path.is_dir() and read is None:
         wanted = (size, size) if isinstance(size, int) else size
@@ -211,9 +193,9 @@ def _read_path(path: Path, size: int | Size | None) -> Parts:
     if size is not None and path.exists():
         raise DataError(_SIZE.format(path))
     if read is not None:
-        return read(path)
+        return read(path), ""
     if path.is_file() and path.suffix.lower() in (".npy", ".npz"):
-        return read_image_array(path)
+        return read_image_array(path), ""
     if not path.exists():
         beside = sorted(entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else []
         raise MissingFileError(
@@ -224,53 +206,35 @@ def _read_path(path: Path, size: int | Size | None) -> Parts:
     raise DataError(f"Expected a folder of pictures, or a .npy or .npz file; got '{path}'.{one}")
 
 
-def _reader(folder: Path) -> Callable[[Path], Parts] | None:
+def _reader(folder: Path) -> Callable[[Path], dict[str, Array]] | None:
     """The reader of the published format whose files a folder holds, if it holds any."""
-    if any(find_idx(folder, part, "images") for part in ("train", "test")):
+    if any(find_idx(folder, stem) for stem in STEMS.values()):
         return read_idx_folder
-    if find_cifar(folder) is not None:
+    if holds_cifar(folder):
         return read_cifar
     return read_svhn if any((folder / name).is_file() for name in SVHN_FILES.values()) else None
 
 
 def _split(
-    name: str, parts: Parts, validation: float, test: float, seed: int, classes: tuple[str, ...] = ()
+    name: str, parts: dict[str, Array], validation: float, test: float, seed: int, note: str = ""
 ) -> ImageSplits:
-    shares = {
-        "validation": 0.0 if parts.validation is not None else validation,
-        "test": 0.0 if parts.test is not None else test,
-    }
-    count = len(parts.train[0])
-    # each in the order of the files: what is held out is drawn, the order is not
-    train, held_out, tested = (np.sort(rows) for rows in split_rows(count, **shares, seed=seed))
-    chosen = (
-        _pick(parts.train, train),
-        parts.validation or _pick(parts.train, held_out),
-        parts.test or _pick(parts.train, tested),
-    )
-    shapes = [images.shape[1:] for images, _ in chosen]
+    """All three parts: those that the files lack are drawn from the training images."""
+    shapes = ["×".join(map(str, images.shape[1:])) for images in parts.values()]
     if len(set(shapes)) > 1:
-        found = ["×".join(map(str, shape)) for shape in shapes]
         raise DataError(
-            f"Expected the parts of '{name}' to hold images of one shape; got {listing(found)} (training, validation, "
-            "test)."
+            f"Expected the parts of '{name}' to hold images of one shape; got {listing(shapes)} ({', '.join(parts)})."
         )
-    (train_images, train_labels), (held_out_images, held_out_labels), (test_images, test_labels) = (
-        (np.ascontiguousarray(images), labels) for images, labels in chosen
-    )
+    for which, images in parts.items():
+        if 0 in images.shape:
+            raise DataError(f"Expected images in '{name}', part '{which}'; got none (shape {images.shape}).")
+    whole = parts["train"]
+    shares = {name: 0.0 if name in parts else share for name, share in (("validation", validation), ("test", test))}
+    # each in the order of the files: what is held out is drawn, the order is not
+    train, held_out, tested = (np.sort(rows) for rows in split_rows(len(whole), **shares, seed=seed))
     return ImageSplits(
         name,
-        train_images,
-        held_out_images,
-        test_images,
-        note=" ".join(parts.notes),
-        train_labels=train_labels,
-        validation_labels=held_out_labels,
-        test_labels=test_labels,
-        classes=parts.classes or classes,
+        np.ascontiguousarray(whole[train]),
+        np.ascontiguousarray(parts.get("validation", whole[held_out])),
+        np.ascontiguousarray(parts.get("test", whole[tested])),
+        note=note,
     )
-
-
-def _pick(part: Part, rows: Array) -> Part:
-    images, labels = part
-    return images[rows], None if labels is None else labels[rows]
