@@ -204,7 +204,7 @@ def test_where_images_come_from(tmp_path, folder):
     assert [holds_images(str(source)) for source in yes] == [True] * len(yes)
     assert [holds_images(str(source)) for source in no] == [False] * len(no)
     assert images_like(tmp_path / "images.npy", (1, 28, 28)).shape == (40, 1, 28, 28)
-    with pytest.warns(ImagesWarning, match=r"Pictures of 24×20, 24×21 were cut and scaled to 10×12"):
+    with pytest.warns(ImagesWarning, match=r"Pictures of 24×20, 24×21 were cropped and scaled to 10×12"):
         assert images_like(folder, (1, 10, 12)).shape == (60, 1, 10, 12)
     assert picture_names(folder)[::59] == ["a/00.png", "b/59.png"]
     assert picture_names(tmp_path / "images.npy") is None
@@ -327,7 +327,7 @@ def test_fit_a_folder_and_go_on(tmp_path, folder):
     assert rnf.load(tmp_path / "run").data_shape == (1, 10, 12)
     done = run("fit", "--resume", tmp_path / "run")
     assert done.returncode == 0, done.stderr
-    with pytest.warns(ImagesWarning, match=r"were cut and scaled to 10×12"):
+    with pytest.warns(ImagesWarning, match=r"were cropped and scaled to 10×12"):
         score_command(tmp_path / "run", str(folder), tmp_path / "scores.csv", False, False)
     lines = (tmp_path / "scores.csv").read_text().splitlines()
     assert lines[0] == "file,log_density,reconstruction_error,outlier_score"

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pooch
 import pytest
+from rich.progress import Progress
 
 from rectangular_flows.cli import main
+from rectangular_flows.cli.data import _Bar
 from rectangular_flows.data import DATASETS, DataError, Dataset, RemoteFile, data_root, fetch, register_dataset
 
 CONTENT = bytes(range(256)) * 4000  # a megabyte
@@ -250,6 +252,19 @@ def test_data_root(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setattr(Path, "home", lambda: tmp_path / "c")
     assert data_root() == tmp_path / "c" / ".cache" / "rectangular-flows"
+
+
+def test_the_bar_of_the_command_counts_bytes():
+    progress = Progress()
+    bar = _Bar(progress, progress.add_task("a", total=None))
+    bar.update(300)
+    assert (progress.tasks[0].completed, progress.tasks[0].total) == (300, None)
+    bar.total = 1000
+    bar.update(500)
+    assert (progress.tasks[0].completed, progress.tasks[0].total) == (800, 1000)
+    bar.reset()
+    bar.update(1000)
+    assert progress.tasks[0].completed == 1000
 
 
 def test_the_command_downloads_and_lists(server, tmp_path, monkeypatch, capsys, request):
