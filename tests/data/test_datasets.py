@@ -21,7 +21,7 @@ from rectangular_flows.data import (
     von_mises_circle,
 )
 from rectangular_flows.data.datasets import dataset
-from rectangular_flows.runs.launch import prepare
+from rectangular_flows.runs.prepared import prepare
 from rectangular_flows.settings import DataSettings
 
 from .made import hepmass_text, power_rows, put, put_cifar, put_gas, put_idx, put_svhn
