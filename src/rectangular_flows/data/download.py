@@ -69,7 +69,10 @@ def _download(file: RemoteFile, target: Path, progress: Any) -> None:
     try:
         pooch.retrieve(file.url, file.checksum, target.name, target.parent, downloader=downloader)
     except (OSError, ValueError) as error:  # those of requests are OSErrors, a wrong checksum is a ValueError
-        reason = " ".join(str(error).split()).rstrip(".")
+        first: BaseException = error  # 'Connection refused', say, under what each library made of it
+        while first.__context__ is not None:
+            first = first.__context__
+        reason = " ".join(str(first).split()).rstrip(".")
         raise DataError(
             f"Cannot download '{file.url}': {reason}. Try again, or get the file by other means and put it at '{target}'."
         ) from error
