@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
+from rectangular_flows.paper.gallery import Gallery, draw_gallery
 from safetensors import safe_open
 from scipy.linalg import sqrtm
 
@@ -17,7 +18,7 @@ from rectangular_flows.metrics.image_quality import ImageQuality
 from rectangular_flows.metrics.two_sample import Compared
 from rectangular_flows.paper.image_runs import HEADLINES, KEYS, LONGER, METHODS, ImageResult, ImageRun
 from rectangular_flows.paper.images_report import PUBLISHED, fid_rows, judge, other_rows
-from rectangular_flows.plots.gallery import Gallery, draw_gallery
+from rectangular_flows.paper.gallery import Gallery, draw_gallery
 from rectangular_flows.plots.images import DPI, mosaic
 from rectangular_flows.runs import jobs
 from rectangular_flows.runs.kept import kept

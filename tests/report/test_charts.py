@@ -3,9 +3,9 @@ import re
 
 import numpy as np
 import pytest
+from rectangular_flows.report.charts import draw, format_number, log_ticks, round_ticks, tick_labels
 
 from rectangular_flows.report import Chart, Curve
-from rectangular_flows.report.charts import draw, format_number, log_ticks, round_ticks, tick_labels
 
 NAN, INF = float("nan"), float("inf")
 

@@ -94,7 +94,7 @@ def reproduction_page(
     """The page of ``rnf reproduce circle``."""
     seeds = len(next(iter(groups.values())))
     cards = Cards([Metric(text.rpartition(":")[0], text.rpartition(": ")[2], good=ok) for text, ok in verdicts])
-    all_runs: list[list[str | float | int | None]] = [
+    all_runs: list[list[str | float]] = [
         [o.job.title, o.fit.kl, o.fit.total_variation, o.fit.mean_distance, o.fit.max_distance, o.fit.mass, o.seconds]
         for group in groups.values()
         for o in group
