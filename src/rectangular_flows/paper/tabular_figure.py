@@ -77,7 +77,7 @@ def _group_layers(group: Bars, scores: Sequence[float], number: int, top: float)
         Line([place - 0.14, place + 0.14], [np.median(values)] * 2, colour, style={"linewidth": 2.2}),
         Dots(x[off], np.full(off.sum(), top), colour, marks),
         *(
-            Note(a, top, f" {b:,.0f}", {"color": colour, "fontsize": 7})
+            Note(a, top, f"   {b:,.0f}", {"color": colour, "fontsize": 7, "va": "center"})
             for a, b in zip(x[off], values[off], strict=True)
         ),
     ]

@@ -29,11 +29,13 @@ def dimension_lines(found: Dimensions) -> Panel:
 def variance_panel(found: Dimensions, spectrum: Array) -> Panel:
     """The share of the variance of each principal component, and their sum."""
     number = np.arange(1, len(spectrum) + 1)
+    heights = np.stack([spectrum, np.zeros_like(spectrum)], axis=1).ravel()[:-1]  # with gaps between the bars
+    bars = Bars(heights, (number[:, None] + [-0.4, 0.4]).ravel(), BLUE)
     line = Line(number, np.cumsum(spectrum), INK, style={"marker": "o", "markersize": 3, "linewidth": 1})
     detail = f"bars: each · line: cumulative · 95 % with {found.pca_95}"
     x = Scale("principal component", ticks=MaxNLocator(integer=True))
     return Panel(
-        [Bars(spectrum, np.append(0, number) + 0.5, BLUE), line, Rule(0.95)], "Share of the variance", detail, x
+        [bars, line, Rule(0.95)], "Share of the variance", detail, x
     )
 
 
