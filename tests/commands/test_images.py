@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from rectangular_flows.paper.gallery import Gallery, draw_gallery
 from safetensors import safe_open
 from scipy.linalg import sqrtm
 
@@ -16,9 +15,9 @@ from rectangular_flows.evaluation import image_samples
 from rectangular_flows.evaluation.image_samples import RealImages, draw_bytes, real_images
 from rectangular_flows.metrics.image_quality import ImageQuality
 from rectangular_flows.metrics.two_sample import Compared
+from rectangular_flows.paper.gallery import Gallery, draw_gallery
 from rectangular_flows.paper.image_runs import HEADLINES, KEYS, LONGER, METHODS, ImageResult, ImageRun
 from rectangular_flows.paper.images_report import PUBLISHED, fid_rows, judge, other_rows
-from rectangular_flows.paper.gallery import Gallery, draw_gallery
 from rectangular_flows.plots.images import DPI, mosaic
 from rectangular_flows.runs import jobs
 from rectangular_flows.runs.kept import kept

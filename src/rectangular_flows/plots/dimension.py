@@ -34,9 +34,7 @@ def variance_panel(found: Dimensions, spectrum: Array) -> Panel:
     line = Line(number, np.cumsum(spectrum), INK, style={"marker": "o", "markersize": 3, "linewidth": 1})
     detail = f"bars: each · line: cumulative · 95 % with {found.pca_95}"
     x = Scale("principal component", ticks=MaxNLocator(integer=True))
-    return Panel(
-        [bars, line, Rule(0.95)], "Share of the variance", detail, x
-    )
+    return Panel([bars, line, Rule(0.95)], "Share of the variance", detail, x)
 
 
 def draw_dimension(found: Dimensions, spectrum: Array) -> Figure:
