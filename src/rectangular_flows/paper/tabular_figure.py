@@ -54,8 +54,9 @@ def score_panels(
                 layers += _group_layers(group, getattr(group, field), methods.index(group.method), 4 * max(shown))
             for i, method in enumerate(methods if theirs else []):
                 mean, error = theirs[method]
-                layers.append(Line([i + 0.26] * 2, [mean - error, mean + error], INK, style={"linewidth": 1}))
-                layers.append(Line([i + 0.26], [mean], INK, style={"marker": "D", "ms": 5, "mfc": "white"}))
+                bar = np.array([mean - error, mean, mean + error])
+                diamond = {"linewidth": 1, "marker": "D", "markersize": 5, "markevery": [1], "mfc": "white"}
+                layers.append(Line(np.full(3, i + 0.26), bar, INK, style=diamond))
             x = Scale(limits=(-0.5, len(methods) - 0.5), ticks=FixedLocator(range(len(methods))), format=methods)
             y = Scale(kind="log", ticks=LogLocator(10, (1, 2, 5)), format="{x:g}")
             detail = "dots: seeds · line: median · ▲ off the axis"
@@ -74,7 +75,7 @@ def _group_layers(group: Bars, scores: Sequence[float], number: int, top: float)
     marks = {"s": 22, "marker": "^", "clip_on": False}
     return [
         Dots(x[~off], values[~off], colour, {"s": 16, "alpha": 0.55}),
-        Line([place - 0.14, place + 0.14], [np.median(values)] * 2, colour, style={"linewidth": 2.2}),
+        Line(place + np.array([-0.14, 0.14]), np.full(2, np.median(values)), colour, style={"linewidth": 2.2}),
         Dots(x[off], np.full(off.sum(), top), colour, marks),
         *(
             Note(a, top, f"   {b:,.0f}", {"color": colour, "fontsize": 7, "va": "center"})

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from .panels import NO_TICKS, Line, Panel, Scale, draw_panel
+from .panels import NO_TICKS, Dots, Line, Note, Panel, Scale, draw_panel
 from .style import BLUE, MUTED, PALE, RED, sheet
 
 _COLOURS = (BLUE, RED, "#2a7f62", "#8447a0", "#9a6200", "#56616e")
@@ -43,22 +43,17 @@ class Chart:
 def curve_data(chart: Chart) -> list[Line]:
     """The lines of a chart. Values that are not finite make gaps, and on a logarithmic axis those that are not positive.
 
-    A point between two gaps is drawn as a dot.
-
     Example:
-        >>> (line,) = curve_data(Chart([Curve("loss", [0, 1, 2], [4.0, 0.0, 1.0])], "epoch", "loss", "Loss", log_y=True))
-        >>> line.y, line.style["markevery"]
-        (array([ 4., nan,  1.]), [0, 2])
+        >>> curve_data(Chart([Curve("loss", [0, 1, 2], [4.0, 0.0, 1.0])], "epoch", "loss", "Loss", log_y=True))[0].y
+        array([ 4., nan,  1.])
     """
     lines = []
     for i, curve in enumerate(chart.curves):
         x, y = np.array(curve.x, dtype=float), np.array(curve.y, dtype=float)
         shown = (np.abs(x) < _LARGEST) & (np.abs(y) < _LARGEST) & ((y > 1 / _LARGEST) | (not chart.log_y))
         y[~shown] = np.nan
-        gap = np.pad(~shown, 1, constant_values=True)
-        alone = np.flatnonzero(shown & gap[:-2] & gap[2:]).tolist()
         label = curve.label if shown.any() else f"{curve.label} (no data yet)"
-        lines.append(Line(x, y, _COLOURS[i % len(_COLOURS)], label, {"marker": "o", "ms": 4, "markevery": alone}))
+        lines.append(Line(x, y, _COLOURS[i % len(_COLOURS)], label))
     return lines
 
 
@@ -71,7 +66,7 @@ def describe_chart(chart: Chart) -> str:
     """
     parts = []
     for line in curve_data(chart):
-        values = np.asarray(line.y)[~np.isnan(line.y)]
+        values = line.y[~np.isnan(line.y)]
         parts.append(f"{line.label}: from {values[0]:.4g} to {values[-1]:.4g}" if len(values) else line.label)
     return f"Line chart of {chart.y_label} against {chart.x_label}. {'; '.join(parts) or 'No data yet'}."
 
@@ -79,15 +74,23 @@ def describe_chart(chart: Chart) -> str:
 def draw_curves(chart: Chart) -> Figure:
     """Draw a chart, with a legend if it has several curves; 'no data yet' where there is nothing to draw."""
     lines = curve_data(chart)
-    empty = all(np.isnan(line.y).all() for line in lines)
-    x = Scale(chart.x_label, ticks=NO_TICKS if empty else MaxNLocator(8, integer=True))
-    y = Scale(chart.y_label, kind="log") if chart.log_y and not empty else Scale(chart.y_label)
     figure = sheet(9.4, 3.3)
     axis = figure.subplots()
-    legend = "best" if len(lines) > 1 and not empty else ""
-    draw_panel(axis, Panel([] if empty else lines, chart.title, x=x, y=y, legend=legend))
+    x = Scale(chart.x_label, ticks=MaxNLocator(8, steps=[1, 2, 5, 10], integer=True, min_n_ticks=1))
+    y = Scale(chart.y_label, kind="log" if chart.log_y else "linear")
+    if all(np.isnan(line.y).all() for line in lines):
+        note = Note(0.5, 0.5, "no data yet", {"color": MUTED, "fontsize": 10, "ha": "center"})
+        x, y = (Scale(scale.label, (0, 1), ticks=NO_TICKS) for scale in (x, y))
+        draw_panel(axis, Panel([note], chart.title, x=x, y=y))
+        return figure
+    legend = "best" if len(lines) > 1 else ""
+    draw_panel(axis, Panel([*lines, *map(_lone_points, lines)], chart.title, x=x, y=y, legend=legend))
     axis.grid(axis="y", color=PALE, linewidth=0.6)
-    if empty:
-        axis.set_yticks([])
-        axis.text(0.5, 0.5, "no data yet", transform=axis.transAxes, ha="center", va="center", color=MUTED)
     return figure
+
+
+def _lone_points(line: Line) -> Dots:
+    """The points of a line with gaps on both sides, which a line does not show."""
+    gap = np.pad(np.isnan(line.y), 1, constant_values=True)
+    alone = ~gap[1:-1] & gap[:-2] & gap[2:]
+    return Dots(line.x[alone], line.y[alone], line.colour, {"s": 16})

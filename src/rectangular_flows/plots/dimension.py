@@ -13,14 +13,14 @@ from .style import BLUE, INK, RED, sheet
 
 def dimension_lines(found: Dimensions) -> Panel:
     """The nearest-neighbour estimates at several scales, and the suggestion."""
-    neighbours, likelihood = zip(*found.mle.curve, strict=True)
-    nearest = found.two_nn.value
+    neighbours, likelihood = np.array(found.mle.curve).T
+    nearest = found.two_nn
     layers: list[Layer] = [
         Line(neighbours, likelihood, BLUE, "maximum likelihood", {"marker": "o", "markersize": 4}),
-        Rule(nearest, "two nearest neighbours", RED),
+        Rule(nearest.value, "two nearest neighbours", RED, error=nearest.standard_error),
         Rule(found.suggestion, f"suggestion: {found.suggestion}"),
     ]
-    top = 1.15 * max(found.suggestion, nearest + found.two_nn.standard_error, *likelihood)
+    top = 1.15 * max(found.suggestion, nearest.value + nearest.standard_error, *likelihood)
     detail = f"{found.rows:,} rows, standardised columns"
     x = Scale("neighbours k", ticks=MaxNLocator(integer=True))
     return Panel(layers, "Intrinsic dimension", detail, x, Scale(limits=(0, top)), legend="lower right")
@@ -28,7 +28,7 @@ def dimension_lines(found: Dimensions) -> Panel:
 
 def variance_panel(found: Dimensions, spectrum: Array) -> Panel:
     """The share of the variance of each principal component, and their sum."""
-    number = np.arange(1, len(spectrum) + 1)
+    number = np.arange(1.0, len(spectrum) + 1)
     heights = np.stack([spectrum, np.zeros_like(spectrum)], axis=1).ravel()[:-1]  # with gaps between the bars
     bars = Bars(heights, (number[:, None] + [-0.4, 0.4]).ravel(), BLUE)
     line = Line(number, np.cumsum(spectrum), INK, style={"marker": "o", "markersize": 3, "linewidth": 1})
@@ -47,7 +47,5 @@ def draw_dimension(found: Dimensions, spectrum: Array) -> Figure:
     figure = sheet(10, 3.9)
     left, right = figure.subplots(1, 2)
     draw_panel(left, dimension_lines(found))
-    value, error = found.two_nn.value, found.two_nn.standard_error
-    left.axhspan(value - error, value + error, color=RED, alpha=0.15, linewidth=0)
     draw_panel(right, variance_panel(found, spectrum))
     return figure

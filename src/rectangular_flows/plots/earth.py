@@ -83,7 +83,6 @@ def draw_earth(
     return figure
 
 
-@torch.no_grad()
 def density_map(flow: RectangularFlow, resolution: float = 1.0) -> Array:
     """Density per steradian in the middle of each cell of a grid, south to north and −180° to 180° E.
 
@@ -99,11 +98,9 @@ def density_map(flow: RectangularFlow, resolution: float = 1.0) -> Array:
     latitude = (np.arange(count) + 0.5) * 180 / count - 90
     longitude = (np.arange(2 * count) + 0.5) * 180 / count - 180
     grid = np.stack([a.ravel() for a in np.meshgrid(latitude, longitude, indexing="ij")], axis=1)
-    where = next((p for p in flow.parameters()), torch.zeros(()))
-    points = torch.from_numpy(to_xyz(grid)).to(where)
-    density = flow.log_prob(points, check=False).double().exp()
-    error = torch.cat([flow.reconstruction_error(part) for part in points.split(flow.rows_at_once())])
-    density[~(error.sqrt() <= _OFF_SURFACE) | ~density.isfinite()] = torch.nan
+    scores = flow.score(torch.from_numpy(to_xyz(grid)).to(flow.device, flow.dtype), check=False)
+    density = scores.log_prob.double().exp()
+    density[~(scores.squared_distance.sqrt() <= _OFF_SURFACE) | ~density.isfinite()] = torch.nan
     return density.cpu().numpy().reshape(count, 2 * count)
 
 

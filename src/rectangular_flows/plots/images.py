@@ -100,8 +100,7 @@ def latent_grid(flow: RectangularFlow, side: int) -> Bytes:
         raise ValueError(f"expected a flow with d = 2 to draw its plane; got d = {flow.latent_dim}")
     samples = flow.latent.sample(20_000, torch.Generator().manual_seed(0)).double()
     shares = (torch.arange(side, dtype=torch.float64) + 0.5) / side
-    where = next((p for p in flow.parameters()), torch.zeros(()))
-    across, up = torch.quantile(samples, shares.to(samples), dim=0).to(where).T
+    across, up = torch.quantile(samples, shares.to(samples), dim=0).to(flow.device, flow.dtype).T
     grid = torch.cartesian_prod(up.flip(0), across).flip(1)  # row by row from above, the largest z₂ first
     return mosaic(_decoded(flow, grid), side, gap=0)
 

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.ticker import FixedFormatter, Locator, NullFormatter, NullLocator
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from .style import DASHED, INK, MUTED, literal, plain, title
 
@@ -28,8 +28,8 @@ NO_TICKS = NullLocator()
 class Line:
     """y against x; NaN makes a gap."""
 
-    x: ArrayLike
-    y: ArrayLike
+    x: Array
+    y: Array
     colour: str
     label: str = ""
     style: Style = field(default_factory=dict)
@@ -60,12 +60,25 @@ class Bars:
 
 @dataclass(frozen=True)
 class Rule:
-    """A line across the panel, at a height or (``vertical``) at an x; dashed and grey unless it has a colour."""
+    """A line across the panel, at a height or (``vertical``) at an x; dashed and grey unless it has a colour.
+
+    A horizontal line may have a pale band of ``error`` on either side.
+    """
 
     at: float
     label: str = ""
     colour: str = ""
     vertical: bool = False
+    error: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """A box plot of each column of ``values``, (N, k)."""
+
+    values: Array
+    colour: str
+    median: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +102,7 @@ class Note:
     style: Style = field(default_factory=dict)
 
 
-Layer: TypeAlias = Line | Dots | Bars | Rule | Ribbon | Note
+Layer: TypeAlias = Line | Dots | Bars | Rule | Boxes | Ribbon | Note
 
 
 @dataclass(frozen=True)
@@ -123,7 +136,8 @@ def draw_panel(axis: Axes, panel: Panel) -> list[Any]:
     artists = [_draw_layer(axis, layer) for layer in panel.layers]
     for name, spine, scale in (("x", "bottom", panel.x), ("y", "left", panel.y)):
         part = getattr(axis, f"{name}axis")
-        axis.set(**{f"{name}scale": scale.kind})
+        if scale.kind != "linear":
+            axis.set(**{f"{name}scale": scale.kind})
         if scale.limits is not None:
             axis.set(**{f"{name}lim": scale.limits})
         if scale.ticks is not None:
@@ -136,7 +150,13 @@ def draw_panel(axis: Axes, panel: Panel) -> list[Any]:
     if panel.equal:
         axis.set_aspect("equal")
     if panel.legend:
-        axis.legend(loc=panel.legend, frameon=False, fontsize=8)  # type: ignore[call-overload]
+        named = [
+            (literal(layer.label), artist)
+            for layer, artist in zip(panel.layers, artists, strict=True)
+            if isinstance(layer, Line | Rule) and layer.label
+        ]
+        labels, handles = zip(*named, strict=True)
+        axis.legend(handles, labels, loc=panel.legend, frameon=False, fontsize=8)  # type: ignore[call-overload]
     title(axis, panel.title, panel.detail)
     plain(axis)
     return artists
@@ -145,7 +165,7 @@ def draw_panel(axis: Axes, panel: Panel) -> list[Any]:
 def _draw_layer(axis: Axes, layer: Layer) -> Any:
     match layer:
         case Line():
-            return axis.plot(layer.x, layer.y, color=layer.colour, label=literal(layer.label), **layer.style)[0]
+            return axis.plot(layer.x, layer.y, color=layer.colour, **layer.style)[0]
         case Dots(values=None):
             return axis.scatter(layer.x, layer.y, color=layer.colour, linewidths=0, **layer.style)
         case Dots():
@@ -157,8 +177,15 @@ def _draw_layer(axis: Axes, layer: Layer) -> Any:
             return axis.stairs(layer.heights, layer.edges, fill=True, color=layer.colour, alpha=layer.alpha)
         case Rule():
             style = {"color": layer.colour} if layer.colour else {"color": MUTED, "linestyle": DASHED, "linewidth": 1}
+            if layer.error:
+                axis.axhspan(
+                    layer.at - layer.error, layer.at + layer.error, color=layer.colour, alpha=0.15, linewidth=0
+                )
             draw = axis.axvline if layer.vertical else axis.axhline
-            return draw(layer.at, label=literal(layer.label), zorder=1, **style)
+            return draw(layer.at, zorder=1, **style)
+        case Boxes():
+            colours: Any = {"medianprops": {"color": layer.median}, "boxprops": {"color": layer.colour}}
+            return axis.boxplot(layer.values, showfliers=False, manage_ticks=False, **colours)
         case Ribbon():
             segments = list(np.stack([layer.points[:-1], layer.points[1:]], axis=1))
             look: Any = {"cmap": layer.colours, "norm": Normalize(0, layer.top), "linewidths": layer.width}

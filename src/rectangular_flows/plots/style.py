@@ -36,7 +36,7 @@ def title(axis: Axes, text: str, detail: str = "") -> None:
 def plain(axis: Axes) -> None:
     """No frame on the right and above, quiet ticks."""
     axis.spines[["top", "right"]].set_visible(False)
-    axis.tick_params(colors=MUTED, labelsize=8)
+    axis.tick_params(which="both", colors=MUTED, labelsize=8)
 
 
 def legend_below(figure: Figure, handles: Sequence[Any], columns: int) -> None:

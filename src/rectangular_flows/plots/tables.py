@@ -9,10 +9,11 @@ import torch
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from ..manifold import RectangularFlow
-from .panels import NO_TICKS, Array, Bars, Dots, Panel, Scale, draw_panel
+from .panels import NO_TICKS, Array, Bars, Boxes, Dots, Panel, Scale, draw_panel
 from .style import BLUE, RED, legend_below, sheet
 
 _MOST_COLUMNS = 6
@@ -70,45 +71,45 @@ def draw_pairs(data: Tensor, samples: Tensor, columns: Sequence[str]) -> Figure:
 
 
 @torch.no_grad()
-def manifold_panels(flow: RectangularFlow, rows: Tensor) -> tuple[Panel, Panel]:
-    """Coordinates of the rows on the manifold, coloured by density; their distances from it."""
-    z, distance = flow.encode(rows).double().numpy(), flow.reconstruction_error(rows).sqrt().double().numpy()
-    log_density = flow.log_prob(rows).double().numpy()
+def manifold_panels(flow: RectangularFlow, rows: Tensor) -> tuple[Panel, Panel, Panel]:
+    """Coordinates on the manifold of at most 3000 rows, their distances from it, and singular values of the Jacobian."""
+    scores = flow.score(rows[:_MOST_POINTS])
+    distance = scores.squared_distance.sqrt().numpy()
     low = max(float(np.quantile(distance[distance > 0], 0.001)) if (distance > 0).any() else 0.0, 1e-12)
     high = float(distance.max()) + 1e-12
-    logarithmic = high > 10 * low
-    edges = np.geomspace(low, high, 50) if logarithmic else np.linspace(0, high, 50)
+    edges = np.geomspace(low, high, 50) if high > 10 * low else np.linspace(0, high, 50)
+    unit = Scale("distance from the manifold, units of the data", kind="log" if high > 10 * low else "linear")
     bars = Bars(np.histogram(distance, edges)[0], edges, BLUE)
-    unit = Scale("distance from the manifold, units of the data", kind="log" if logarithmic else "linear")
-    detail = f"median {np.median(distance):.3g}"
-    return _coordinates(z, log_density), Panel([bars], "How far rows are from the manifold", detail, unit)
+    values = flow.singular_values(scores.z[:1000]).double().numpy()
+    condition = f"median condition number {np.median(values[:, 0] / values[:, -1]):.3g}"
+    x, y = (
+        Scale("direction on the manifold", ticks=MaxNLocator(integer=True, min_n_ticks=1)),
+        Scale("log₁₀ singular value of the Jacobian"),
+    )
+    return (
+        _coordinates(scores.z.double().numpy(), scores.log_prob.double().numpy()),
+        Panel([bars], "How far rows are from the manifold", f"median {np.median(distance):.3g}", unit),
+        Panel([Boxes(np.log10(values), BLUE, RED)], "How the decoder stretches", condition, x, y),
+    )
 
 
 def draw_manifold(flow: RectangularFlow, rows: Tensor) -> Figure:
-    """Three panels of at most 3000 rows: their coordinates, their distances, singular values of the Jacobian."""
-    rows = rows[:_MOST_POINTS]
-    panels = manifold_panels(flow, rows)
+    """Draw what :func:`manifold_panels` gives."""
     figure = sheet(12, 3.9)
-    left, middle, right = figure.subplots(1, 3)
-    (dots,), _ = draw_panel(left, panels[0]), draw_panel(middle, panels[1])
+    axes = figure.subplots(1, 3)
+    (dots,), _, _ = (draw_panel(*pair) for pair in zip(axes, manifold_panels(flow, rows), strict=True))
     if flow.latent_dim > 1:
-        figure.colorbar(dots, ax=left, label="log-density", shrink=0.85)
-    with torch.no_grad():
-        values = flow.singular_values(flow.encode(rows[:1000])).double().numpy()
-    condition = f"median condition number {np.median(values[:, 0] / values[:, -1]):.3g}"
-    x, y = Scale("direction on the manifold"), Scale("log₁₀ singular value of the Jacobian")
-    draw_panel(right, Panel([], "How the decoder stretches", condition, x, y))
-    right.boxplot(np.log10(values), showfliers=False, medianprops={"color": RED}, boxprops={"color": BLUE})
+        figure.colorbar(dots, ax=axes[0], label="log-density", shrink=0.85)
     return figure
 
 
 def _coordinates(z: Array, log_density: Array) -> Panel:
+    """Dots coloured by log-density, or a histogram of a single coordinate."""
     d = z.shape[1]
     if d == 1:
-        edges = np.linspace(z.min() - 1e-12, z.max() + 1e-12, 61)
-        return Panel(
-            [Bars(_density(z[:, 0], edges), edges, BLUE)], "Coordinate on the manifold", "of the data", Scale("z")
-        )
+        edges = np.histogram_bin_edges(z, 60)
+        bars = Bars(_density(z[:, 0], edges), edges, BLUE)
+        return Panel([bars], "Coordinate on the manifold", "of the data", Scale("z"))
     low, high = np.quantile(log_density, [0.02, 0.98])
     dots = Dots(z[:, 0], z[:, 1], style={"s": 5}, values=log_density, limits=(low, high))
     detail = "of the data, coloured by log-density" + (f" (first two of {d})" if d > 2 else "")
