@@ -17,8 +17,6 @@ from rectangular_flows.metrics.image_quality import ImageQuality
 from rectangular_flows.metrics.two_sample import Compared
 from rectangular_flows.paper.image_runs import HEADLINES, KEYS, LONGER, METHODS, ImageResult, ImageRun
 from rectangular_flows.paper.images_report import PUBLISHED, fid_rows, judge, other_rows
-from rectangular_flows.plots.gallery import Gallery, draw_gallery
-from rectangular_flows.plots.images import DPI, mosaic
 from rectangular_flows.runs import jobs
 from rectangular_flows.runs.kept import kept
 from rectangular_flows.runs.prepared import prepare
@@ -271,26 +269,3 @@ def test_rows_of_the_tables():
     assert other == [
         ["mnist", "exact", "5,000", "0.0200 ± 0.0010", "0.0000", "0.500", "0.600", "0.500", "0.600", "9.87"]
     ]
-
-
-def test_the_gallery_shows_every_pixel():
-    random = np.random.default_rng(0)
-    grey, colour = (random.integers(0, 256, (36, *shape), dtype=np.uint8) for shape in ((1, 28, 28), (3, 32, 32)))
-    sets = [
-        Gallery("grey", grey, {"exact": grey[::-1], "two-step": grey}, "exact", grey[18:]),
-        Gallery("colour", colour, {"exact": colour, "two-step": colour}, "exact", colour[:18]),
-    ]
-    figure = draw_gallery(sets)
-    assert len(figure.axes) == 8
-    shown = figure.axes[1].images[0].get_array()
-    np.testing.assert_array_equal(shown[:, :, 0], mosaic(grey[::-1], 6))
-    pairs = figure.axes[3].images[0].get_array()[:, :, 0]
-    np.testing.assert_array_equal(pairs[:28, :28], grey[0, 0])
-    np.testing.assert_array_equal(pairs[:28, 28:56], grey[18, 0])
-    for axis in figure.axes:
-        wide, high = axis.get_position().size * figure.get_size_inches() * DPI
-        scale = wide / axis.images[0].get_array().shape[1]
-        assert scale == pytest.approx(round(scale), abs=1e-6)
-        assert high / axis.images[0].get_array().shape[0] == pytest.approx(scale)
-    with pytest.raises(ValueError, match="at least one set"):
-        draw_gallery([])

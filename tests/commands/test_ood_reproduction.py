@@ -9,10 +9,11 @@ from rectangular_flows.cli import main
 from rectangular_flows.evaluation.judge import judge_run
 from rectangular_flows.metrics.out_of_distribution import Detection, auroc, stump_accuracy
 from rectangular_flows.paper import ood_runs
+from rectangular_flows.paper.ood_figure import draw_directions
 from rectangular_flows.paper.ood_reproduction import PAIRS, judge, panels, table_rows
 from rectangular_flows.paper.ood_runs import SQUARE, Direction
 from rectangular_flows.paper.square_flow import SquareScores
-from rectangular_flows.plots.detection import Histogram, draw_directions
+from rectangular_flows.plots.detection import Histogram
 from rectangular_flows.runs.saved import SavedRun
 
 SCORES = ("log_density", "log_density_model", "reconstruction_error", "combined", "typicality", "pca")

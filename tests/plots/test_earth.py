@@ -1,14 +1,14 @@
-import io
-
 import numpy as np
 import pytest
 import torch
 
 from rectangular_flows import RectangularFlow, flows
 from rectangular_flows.data.sphere import to_xyz
-from rectangular_flows.plots import draw_earth, draw_earths
-from rectangular_flows.plots.earth import density_map
+from rectangular_flows.plots import draw_earth
+from rectangular_flows.plots.earth import density_map, earth_panels
 from tests.metrics.test_sphere import stereographic
+
+from .drawn import saved, text_of
 
 
 def test_density_map_integrates_to_one_and_stands_the_right_way_up():
@@ -29,18 +29,36 @@ def test_places_off_the_surface_are_left_out():
     latitude = np.linspace(-87.5, 87.5, 36)
     off = np.abs(np.sin(np.radians(latitude))) > 0.1
     np.testing.assert_array_equal(np.isnan(field), np.broadcast_to(off[:, None], field.shape))
-    pictures = draw_earth(flow, torch.eye(3), resolution=5.0)
-    pictures.savefig(io.BytesIO(), dpi=40)
+    figure = draw_earth(flow, torch.eye(3), resolution=5.0)
+    saved(figure)
+    assert "grey: off the learned surface" in [text.get_text() for text in figure.axes[1].texts]
 
 
-def test_draws(tmp_path):
+def test_points_are_where_they_are_on_earth():
+    places = np.array([[0.0, 0.0], [45.0, 90.0], [-30.0, -120.0]])  # latitude, longitude
+    panels = earth_panels(stereographic(), torch.from_numpy(to_xyz(places)), resolution=10.0)
+    np.testing.assert_allclose(np.degrees(panels.points), places[:, ::-1], atol=1e-9)
+
+
+def test_colours_go_from_a_tenth_of_the_uniform_density():
+    panels = earth_panels(stereographic(), torch.eye(3), resolution=2.0)
+    uniform = 1 / (4 * np.pi)
+    assert panels.limits == pytest.approx((uniform / 10, max(10 * uniform, np.quantile(panels.density, 0.999))))
+
+
+def test_data_and_density_are_drawn_side_by_side():
     flow = stereographic()
     rows = flow.sample(500)
-    figure = draw_earths({"One": (flow, rows), "Two": (flow, rows[:9])}, resolution=5.0)
-    figure.savefig(tmp_path / "earth.png", dpi=50)
-    titles = [axis.get_title(loc="left") for axis in figure.axes]
-    assert titles[:4] == ["One", "Learned density", "Two", "Learned density"]
-    assert "per steradian" in figure.axes[-1].get_xlabel()
+    figure = draw_earth(flow, rows, title=r"quakes $\frac$", resolution=5.0)
+    saved(figure)
+    left, right, bar = figure.axes
+    panels = earth_panels(flow, rows, resolution=5.0)
+    np.testing.assert_array_equal(left.collections[0].get_offsets(), panels.points)
+    np.testing.assert_allclose(right.collections[0].get_array(), np.maximum(panels.density, panels.limits[0] / 2))
+    assert right.collections[0].get_clim() == panels.limits
+    assert [text_of(axis.get_title(loc="left")) for axis in (left, right)] == [r"quakes $\frac$", "Learned density"]
+    assert "500 points" in [text.get_text() for text in left.texts]
+    assert "per steradian" in bar.get_xlabel()
 
 
 def test_only_surfaces():

@@ -1,15 +1,13 @@
 import base64
-import doctest
 import re
 import struct
-import subprocess
-import sys
 import zlib
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
-import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from rectangular_flows.report import (
     Cards,
@@ -22,16 +20,15 @@ from rectangular_flows.report import (
     Picture,
     Section,
     Text,
-    charts,
     page,
     render,
     write,
 )
+from rectangular_flows.storage import files
 from tests.browser import opened_in_a_browser
 
 HOSTILE = """<script>alert("x")</script>'"><img src=http://evil.example/x onerror=alert(1)>{{ 7 * 7 }}&amp;"""
 VOID = {"meta", "link", "img", "br", "hr", "input"}
-SVG = b'<svg xmlns="http://www.w3.org/2000/svg" width="4" height="4"><rect width="4" height="4"/></svg>'
 
 
 def png():
@@ -41,6 +38,10 @@ def png():
     header = struct.pack(">IIBBBBB", 3, 2, 8, 0, 0, 0, 0)
     pixels = zlib.compress(b"\0\0\0\0" * 2)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+def figure():
+    return Figure(figsize=(1, 0.5))
 
 
 class Reader(HTMLParser):
@@ -94,24 +95,15 @@ def everything(text="plain", footer="The end"):
                         f"One {text}\n\nTwo **bold {text}** and `code {text}` and [link](https://example.org/a?b=1&c=2)"
                     ),
                     Code(f"x = '{text}'\n    y", text),
-                    Grid([text, "n"], [[f"row {text}", 0.123456], [None, None]], f"Caption {text}", highlight=0),
+                    Grid([text, "n"], [[f"row {text}", 0.123456], ["", 1.0]], f"Caption {text}"),
                 ],
             ),
             Section(
                 f"Pictures {text}",
                 [
-                    Picture(png(), f"alt {text}", f"caption {text}"),
-                    Picture(SVG, f"svg {text}"),
-                    Chart(
-                        [Curve(text, range(5), [3, 1, float("nan"), 2, 4])],
-                        text,
-                        text,
-                        text,
-                        marker=2,
-                        marker_label=text,
-                    ),
-                    Chart([Curve(text, range(1, 5), [1e-3, 1, 10, 1e4])], text, text, log_y=True),
-                    Chart([], text, text, "Later"),
+                    Picture(figure(), f"alt {text}", f"caption {text}"),
+                    Chart([Curve(text, range(5), [3, 1, float("nan"), 2, 4])], text, text, text),
+                    Chart([], text, text, text, log_y=True),
                 ],
                 collapsed=True,
             ),
@@ -126,7 +118,6 @@ def test_hostile_text_stays_text():
     assert [sorted(a) for _, a in hostile.tags] == [sorted(a) for _, a in plain.tags], "or an attribute"
     assert hostile.text.count('<script>alert("x")</script>') >= 15
     assert "49" not in re.sub(r"[\d.]{3,}", "", hostile.text), "the template engine reads no text of ours"
-    assert hostile.all("svg")[0]["viewbox"] == plain.all("svg")[0]["viewbox"]
 
 
 def test_nothing_is_fetched_from_anywhere():
@@ -178,69 +169,62 @@ def test_cards():
     [
         ("a **b *c* d** e", "<p>a <strong>b <em>c</em> d</strong> e</p>"),
         ("`**x** <b>`", "<p><code>**x** &lt;b&gt;</code></p>"),
-        ("2 * 3 * 4 and a*b*c and **", "<p>2 * 3 * 4 and a*b*c and **</p>"),
-        ("[p](https://a.org/x_(y))", '<p><a href="https://a.org/x_(y)" rel="noopener">p</a></p>'),
+        ("2 * 3 * 4 and **", "<p>2 * 3 * 4 and **</p>"),
+        ("<i>a</i> &amp; \\* # x", "<p>&lt;i&gt;a&lt;/i&gt; &amp;amp; \\* # x</p>"),
+        ("# a\n- b\n    c", "<p># a\n- b\n    c</p>"),
+        ("[p](https://a.org/x_(y))", '<p><a href="https://a.org/x_(y)">p</a></p>'),
         ("[p](javascript:alert)", "<p>[p](javascript:alert)</p>"),
-        ('[p](https://a.org/"onclick="x)', '<p><a href="https://a.org/&#34;onclick=&#34;x" rel="noopener">p</a></p>'),
-        ("one\n \n\ntwo\nlines", "<p>one</p>\n  <p>two\nlines</p>"),
+        ("[p](data:text/html,x) [q](file:///etc)", "<p>[p](data:text/html,x) [q](file:///etc)</p>"),
+        ("[p](//a.org) [q](x.html)", "<p>[p](//a.org) [q](x.html)</p>"),
+        ('[p](https://a.org/"onclick="x)', '<p><a href="https://a.org/%22onclick=%22x">p</a></p>'),
+        ("![p](https://a.org/x.png)", '<p>!<a href="https://a.org/x.png">p</a></p>'),
+        ("<https://a.org> https://a.org", "<p>&lt;https://a.org&gt; https://a.org</p>"),
+        ("one\n \n\ntwo\nlines", "<p>one</p>\n<p>two\nlines</p>"),
         ("", ""),
     ],
 )
 def test_text_marks(body, html):
     document = render(Page("", "", [Section("", [Text(body)])]))
-    assert re.search(r'<div class="text">\s*(.*?)\s*</div>', document, re.DOTALL)[1] == html
+    found = re.search(r'<div class="text">\s*(.*?)\s*</div>', document, re.DOTALL)[1]
+    assert re.sub(r"\n +", "\n", found) == re.sub(r"\n +", "\n", html)
 
 
 def test_grid():
-    reader = one(
-        Grid(["name", "value", "count", "mixed"], [["a", 0.1234567, 123456, 1.5], ["b", None, 7, "x"]], highlight=1)
-    )
-    for text in ("0.1235", "123\u202f456", "–", "7", "1.5", "x"):
+    reader = one(Grid(["name", "value", "text"], [["a", 0.1234567, "1.5"], ["b", 12, "x"]], "Caption"))
+    for text in ("0.1235", "12", "1.5", "x", "Caption"):
         assert text in reader.texts
-    assert [a.get("class") for a in reader.all("th")] == [None, "right", "right", None, None, None]
-    assert [a.get("class") for a in reader.all("td")] == ["right", "right", "right", "right", "right", None]
-    assert [a.get("class") for a in reader.all("tr")] == [None, None, "best"]
+    assert [a["class"] for a in reader.all("th") if a["scope"] == "col"] == ["", "right", ""]
+    assert [a["class"] for a in reader.all("td")] == ["right", ""] * 2
     assert one(Grid([], [])).all("table")
 
 
 def test_bad_grids_are_refused():
     with pytest.raises(ValueError, match="Grid row 1: expected 2 cells; got 1"):
-        Grid(["a", "b"], [[1, 2], [3]])
-    with pytest.raises(ValueError, match="expected a row from 0 to 0; got 1"):
-        Grid(["a"], [[1]], highlight=1)
+        Grid(["a", "b"], [["1", "2"], ["3"]])
 
 
 def test_pictures(tmp_path):
-    from matplotlib.figure import Figure
-
-    (tmp_path / "p.png").write_bytes(png())
-    figure = Figure(figsize=(1, 1))
-    images = one(*[Picture(image, "alt") for image in (png(), tmp_path / "p.png", SVG, figure)]).all("img")
-    assert base64.b64decode(images[0]["src"].removeprefix("data:image/png;base64,")) == png()
-    assert images[0] == images[1]
-    assert (images[0]["width"], images[0]["height"]) == ("3", "2")
-    assert base64.b64decode(images[2]["src"].removeprefix("data:image/svg+xml;base64,")) == SVG
-    assert images[3]["width"] == "160"
-    with pytest.raises(ValueError, match="expected PNG, JPEG or SVG; got 5 bytes"):
-        one(Picture(b"hello", "alt"))
-    with pytest.raises(TypeError, match="expected bytes, a path or a matplotlib figure; got int"):
-        one(Picture(3, "alt"))
+    path = tmp_path / "p.png"
+    path.write_bytes(png())
+    file, drawn = one(Picture(path, "alt"), Picture(figure(), "other")).all("img")
+    assert base64.b64decode(file["src"].removeprefix("data:image/png;base64,")) == png()
+    assert (file["alt"], file["width"], file["height"]) == ("alt", "3", "2")
+    assert (drawn["alt"], drawn["width"], drawn["height"]) == ("other", "160", "80")
+    path.write_bytes(b"hello")
+    with pytest.raises(ValueError, match=r"expected a PNG file; got .*p\.png, which begins with b'hello'"):
+        one(Picture(path, "alt"))
 
 
-def test_charts_are_drawn_in_the_page():
-    reader = one(Chart([Curve("a", [0, 1], [1, 2])], "step", "loss", "Loss"))
-    (line,) = [a for a in reader.all("path") if a.get("class") == "line"]
-    assert line["d"].startswith("M0 ")
-    for path in reader.all("path"):
-        assert not re.search(r"nan|inf", path["d"])
-    assert "Line chart of loss against step. a: from 1 to 2." in [a.get("aria-label") for a in reader.all("svg")]
-    assert "no data yet" in one(Chart([], "step", "loss")).texts
-
-
-def test_long_series_make_a_small_page():
-    x = np.arange(100_000.0)
-    part = Chart([Curve(str(i), x, np.sin(x * (i + 1))) for i in range(3)], "step", "loss")
-    assert len(render(Page("", "", [Section("", [part])]))) < 400_000
+def test_charts_are_pictures_with_a_description():
+    (image,) = one(Chart([Curve("a", [0, 1], [1, 2])], "step", "loss", "Loss")).all("img")
+    assert image["alt"] == "Line chart of loss against step. a: from 1 to 2."
+    svg = base64.b64decode(image["src"].removeprefix("data:image/svg+xml;base64,")).decode()
+    tree = ElementTree.fromstring(svg)
+    assert tree.tag == "{http://www.w3.org/2000/svg}svg"
+    assert not [e for e in tree.iter() if e.tag.endswith(("script", "image", "foreignObject"))]
+    references = [value for e in tree.iter() for name, value in e.attrib.items() if name.endswith("href")]
+    assert all(value.startswith("#") for value in references)
+    assert svg.count("#1f5fa8") == 1, "one line, in its colour"
 
 
 def test_code_keeps_its_spaces():
@@ -254,10 +238,8 @@ def test_unknown_parts_are_refused():
         one("text")
 
 
-def test_rendering_is_reproducible_and_without_torch():
+def test_rendering_is_reproducible():
     assert render(everything()) == render(everything())
-    command = "import sys, rectangular_flows.report; sys.exit(bool({'torch', 'matplotlib'} & set(sys.modules)))"
-    assert subprocess.run([sys.executable, "-c", command], check=False).returncode == 0
 
 
 def test_writing_is_all_or_nothing(tmp_path, monkeypatch):
@@ -273,18 +255,11 @@ def test_writing_is_all_or_nothing(tmp_path, monkeypatch):
 
     with pytest.raises(TypeError):
         write(Page("two", "", [Section("", ["bad"])]), path)
-    monkeypatch.setattr(page.os, "replace", fail)
+    monkeypatch.setattr(files.os, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
         write(Page("two", "", []), path)
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("module", [page, charts])
-def test_examples_in_docstrings(module):
-    result = doctest.testmod(module)
-    assert result.attempted
-    assert not result.failed
 
 
 def test_in_a_browser(tmp_path):

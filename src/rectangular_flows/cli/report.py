@@ -17,10 +17,10 @@ from .._version import __version__
 from ..data.rows import take
 from ..manifold import RectangularFlow
 from ..metrics import circle_fit
-from ..paper.circle_report import training_charts
 from ..plots import CircleResult, draw_circle_run, draw_earth, draw_manifold, draw_pairs
 from ..plots.images import DPI, draw_interpolations, draw_latent_grid, draw_reconstructions, draw_samples
-from ..report import Cards, Chart, Code, Curve, Metric, Page, Picture, Section, Text, write
+from ..report import Cards, Code, Metric, Page, Picture, Section, Text, write
+from ..report.training import training_charts
 from ..runs.display import duration
 from ..runs.prepared import Prepared
 from ..runs.saved import EVALUATION, SavedRun
@@ -188,8 +188,6 @@ def _page(run: SavedRun) -> Page:
         cards, missing = _cards(_figures(run), data), ""
     except TooFewRowsError as error:
         cards, missing = [], f"\n\nNo figures: {error}."
-    epochs = [line.epoch for line in history]
-    rate = Chart([Curve("rate", epochs, [line.learning_rate for line in history])], "epoch", "rate", "Learning rate")
     shown = {"Data": settings.data.data or "", "Rows": f"{len(data.train):,} to train on"}
     columns = f"{flow.ambient_dim} {'columns' if data.image_shape is None else 'pixels'}"
     facts = f"{shown['Data']}: {shown['Rows']}, {columns}; a manifold of dimension {flow.latent_dim}"
@@ -207,7 +205,7 @@ def _page(run: SavedRun) -> Page:
                 [*([Cards(cards)] if cards else []), Text(what + (f"\n\n{data.note}" if data.note else "") + missing)],
             ),
             Section("Pictures", [Picture(d.figure, d.caption, d.caption) for d in drawings]),
-            Section("How training went", [*training_charts({run.path.name: run.history}), rate]),
+            Section("How training went", training_charts({run.path.name: history})),
             Section(
                 "Use it",
                 [Code((_USE if data.image_shape is None else _USE_IMAGES).format(run=run.path).strip(), "shell")],

@@ -14,12 +14,13 @@ from rich.table import Table
 
 from ..data import von_mises_circle
 from ..metrics import circle_fit
-from ..plots import CircleResult, draw_circle, draw_circle_grid
+from ..plots import CircleResult
 from ..report import write
 from ..runs.display import say_where, wide_console
 from ..runs.jobs import Job, preset_job, run_jobs
 from ..storage.files import save_figure, write_atomically
 from ..storage.models import load_model
+from .circle_figure import draw_circle, draw_circle_grid
 from .circle_report import demo_page, reproduction_page
 from .outcome import Outcome, summary
 from .reproduction import Verdict, check_seeds, show_verdicts

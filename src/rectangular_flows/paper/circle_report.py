@@ -7,8 +7,8 @@ from pathlib import Path
 
 from .. import toml
 from .._version import __version__
-from ..report import Cards, Chart, Code, Curve, Grid, Metric, Page, Picture, Section, Text
-from ..training import Epoch
+from ..report import Cards, Code, Grid, Metric, Page, Picture, Section, Text
+from ..report.training import training_charts
 from ..training.folder import read_config, read_history
 from .outcome import Outcome, summary
 
@@ -94,7 +94,7 @@ def reproduction_page(
     """The page of ``rnf reproduce circle``."""
     seeds = len(next(iter(groups.values())))
     cards = Cards([Metric(text.rpartition(":")[0], text.rpartition(": ")[2], good=ok) for text, ok in verdicts])
-    all_runs: list[list[str | float | int | None]] = [
+    all_runs: list[list[str | float]] = [
         [o.job.title, o.fit.kl, o.fit.total_variation, o.fit.mean_distance, o.fit.max_distance, o.fit.mass, o.seconds]
         for group in groups.values()
         for o in group
@@ -115,21 +115,4 @@ def reproduction_page(
     )
 
 
-def training_charts(histories: Mapping[str, list[Epoch]]) -> list[Chart]:
-    """Reconstruction and likelihood on the validation rows as training went on, one curve a run."""
-
-    def curves(field: str) -> list[Curve]:
-        return [
-            Curve(name, [line.epoch for line in lines], [float(getattr(line, field)) for line in lines])
-            for name, lines in histories.items()
-        ]
-
-    return [
-        Chart(
-            curves("reconstruction"), "epoch", "squared distance", "Reconstruction error (validation rows)", log_y=True
-        ),
-        Chart(curves("negative_log_likelihood"), "epoch", "nats", "Negative log-likelihood (validation rows)"),
-    ]
-
-
-__all__ = ["demo_page", "reproduction_page", "training_charts"]
+__all__ = ["demo_page", "reproduction_page"]

@@ -19,10 +19,10 @@ from ..data.tables import MissingFileError
 from ..evaluation.image_samples import SAMPLES, draw_bytes, figures_of, quality_of, real_images
 from ..metrics.image_quality import ImageQuality
 from ..metrics.inception import FeatureNetwork, Protocol
-from ..plots.gallery import Gallery
 from ..runs.jobs import Job, preset_job, run_jobs
 from ..runs.kept import kept
 from ..runs.saved import SavedRun
+from .gallery import Gallery
 from .reproduction import check_seeds
 
 FEWER_SAMPLES = 2_000

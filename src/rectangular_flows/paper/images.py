@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..evaluation.image_samples import SAMPLES, check_amount, find_network
-from ..plots.gallery import draw_gallery
 from ..plots.images import DPI
 from ..report import write
 from ..runs.display import say_where, wide_console
 from ..storage.files import save_figure, write_atomically
+from .gallery import draw_gallery
 from .image_runs import FEWER_SAMPLES, Amounts, evaluate_image_run, galleries, train_runs
 from .images_report import show
 

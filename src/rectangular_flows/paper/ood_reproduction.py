@@ -11,11 +11,12 @@ from pathlib import Path
 from .._version import __version__
 from ..data.tables import DataError
 from ..evaluation.ood_rows import check_count
-from ..plots.detection import Histogram, draw_directions
+from ..plots.detection import Histogram
 from ..report import Grid, Page, Picture, Section, Text, write
 from ..runs.display import say_where, wide_console
 from ..storage.files import save_figure, write_atomically
 from .image_runs import HEADLINES, at_hand, train_runs
+from .ood_figure import draw_directions
 from .ood_runs import SQUARE, Direction, judge_direction, judge_square
 from .reproduction import Verdict, mean_and_error, shortened, show_table, show_verdicts, verdict_sections
 

@@ -19,7 +19,6 @@ from ..data.datasets import Splits
 from ..data.tables import MissingFileError
 from ..metrics.frechet import fid_like
 from ..metrics.two_sample import real_floor, sliced_wasserstein
-from ..plots.tabular import Bars, draw_tabular
 from ..report import Grid, Page, Picture, Section, Text, write
 from ..runs.display import duration, say_where, wide_console
 from ..runs.jobs import Job, preset_job, run_jobs
@@ -37,6 +36,7 @@ from .reproduction import (
     show_verdicts,
     verdict_sections,
 )
+from .tabular_figure import Bars, draw_tabular
 
 SAMPLES = 50_000
 _RESULT = "tabular.json"

@@ -3,28 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from matplotlib import colormaps
-from matplotlib.cm import ScalarMappable
-from matplotlib.colors import Colormap, LogNorm
+from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
-from matplotlib.layout_engine import ConstrainedLayoutEngine
 from torch import Tensor
 
 from ..data.sphere import to_degrees, to_xyz
 from ..manifold import RectangularFlow
-from .style import BLUE, INK, MUTED
-
-Array = npt.NDArray[Any]
+from .panels import Array
+from .style import BLUE, INK, MUTED, plain, sheet
+from .style import title as heading
 
 _OFF_SURFACE = 0.1  # a grid point farther than this from the learned surface is not on it
 _MOST_POINTS = 20_000
 _UNIFORM = 1 / (4 * math.pi)
+
+
+class EarthPanels(NamedTuple):
+    """Points and a density on the sphere."""
+
+    points: Array
+    """(N, 2), longitude and latitude in radians."""
+    density: Array
+    """As :func:`density_map` gives it."""
+    limits: tuple[float, float]
+    """The range of densities that the colours span."""
+
+
+def earth_panels(flow: RectangularFlow, rows: Tensor, resolution: float = 1.0) -> EarthPanels:
+    """The first 20,000 points and the learned density; the arguments are those of :func:`draw_earth`.
+
+    The colours go from a tenth of the uniform density to what all but a thousandth of the cells stay under.
+    """
+    points = np.radians(to_degrees(rows[:_MOST_POINTS].double().cpu().numpy()))[:, ::-1]
+    density = density_map(flow, resolution)
+    high = float(np.nanquantile(density, 0.999)) if np.isfinite(density).any() else 0.0
+    return EarthPanels(points, density, (_UNIFORM / 10, max(high, 10 * _UNIFORM)))
 
 
 def draw_earth(
@@ -38,44 +56,37 @@ def draw_earth(
     Args:
         flow: a surface in R³ that was trained on points of the unit sphere.
         rows: such points, (N, 3).
-        title: of the figure.
+        title: of the map of the data.
         resolution: of the grid, in degrees.
     """
-    return draw_earths({title: (flow, rows)}, resolution=resolution)
-
-
-def draw_earths(maps: Mapping[str, tuple[RectangularFlow, Tensor]], *, resolution: float = 1.0) -> Figure:
-    """A row of two maps, as :func:`draw_earth` has them, for each of several flows; the colours are common to all."""
-    count = len(maps)
-    layout = ConstrainedLayoutEngine(h_pad=0.08, w_pad=0.08)
-    figure = Figure(figsize=(12, 3.2 * count + 0.9), layout=layout, facecolor="white")
-    axes = figure.subplots(count, 2, squeeze=False, subplot_kw={"projection": "mollweide"})
-    fields = {name: density_map(flow, resolution) for name, (flow, _) in maps.items()}
-    norm = _norm(list(fields.values()))
-    for (left, right), (name, (_, rows)) in zip(axes, maps.items(), strict=True):
-        _frame(left)
-        _points(left, rows)
-        _heading(left, name, f"{len(rows):,} points")
-        _frame(right, "white")
-        _field(right, fields[name], norm)
-        missing = np.isnan(fields[name]).any()
-        _heading(right, "Learned density", "grey: off the learned surface" if missing else "")
-    colours = ScalarMappable(norm, _colours())
-    bar = figure.colorbar(
-        colours, ax=axes.ravel().tolist(), location="bottom", extend="both", shrink=0.5, aspect=45, pad=0.02
-    )
+    panels = earth_panels(flow, rows, resolution)
+    figure = sheet(12, 4.1, h_pad=0.08, w_pad=0.08)
+    left, right = axes = figure.subplots(1, 2, subplot_kw={"projection": "mollweide"})
+    _draw_frame(left, MUTED)
+    size = float(np.clip(4000 / len(panels.points), 0.4, 4.0))
+    left.scatter(*panels.points.T, s=size, color=BLUE, alpha=0.6, linewidths=0, zorder=3, rasterized=True)
+    heading(left, title, f"{len(rows):,} points")
+    _draw_frame(right, "white")
+    low, high = panels.limits
+    rings, cells = panels.density.shape
+    grid = np.linspace(-math.pi, math.pi, cells + 1), np.linspace(-math.pi / 2, math.pi / 2, rings + 1)
+    colours = {"norm": LogNorm(low, high), "cmap": colormaps["magma"].with_extremes(bad="#c9ced6")}
+    field = np.maximum(panels.density, low / 2)  # a density of 0 is dark, not missing
+    mesh = right.pcolormesh(*grid, field, shading="flat", rasterized=True, zorder=1, **colours)
+    missing = np.isnan(panels.density).any()
+    heading(right, "Learned density", "grey: off the learned surface" if missing else " ")
+    bar = figure.colorbar(mesh, ax=axes, location="bottom", extend="both", shrink=0.5, aspect=45, pad=0.02)
     bar.set_label(f"density per steradian (uniform: 1/4π ≈ {_UNIFORM:.3f})", color=INK, fontsize=9)
-    bar.ax.tick_params(colors=MUTED, labelsize=8)
     bar.outline.set_visible(False)
     bar.ax.axvline(_UNIFORM, color="white", linewidth=1.2)
+    plain(bar.ax)
     return figure
 
 
-@torch.no_grad()
 def density_map(flow: RectangularFlow, resolution: float = 1.0) -> Array:
     """Density per steradian in the middle of each cell of a grid, south to north and −180° to 180° E.
 
-    NaN where the learned surface is not: farther than 0.1.
+    NaN where the cell is farther than 0.1 from the learned surface.
 
     Args:
         flow: a surface in R³.
@@ -87,40 +98,13 @@ def density_map(flow: RectangularFlow, resolution: float = 1.0) -> Array:
     latitude = (np.arange(count) + 0.5) * 180 / count - 90
     longitude = (np.arange(2 * count) + 0.5) * 180 / count - 180
     grid = np.stack([a.ravel() for a in np.meshgrid(latitude, longitude, indexing="ij")], axis=1)
-    where = next((p for p in flow.parameters()), torch.zeros(()))
-    points = torch.from_numpy(to_xyz(grid)).to(where)
-    density = flow.log_prob(points, check=False).double().exp()
-    error = torch.cat([flow.reconstruction_error(part) for part in points.split(flow.rows_at_once())])
-    density[~(error.sqrt() <= _OFF_SURFACE) | ~density.isfinite()] = torch.nan
+    scores = flow.score(torch.from_numpy(to_xyz(grid)).to(flow.device, flow.dtype), check=False)
+    density = scores.log_prob.double().exp()
+    density[~(scores.squared_distance.sqrt() <= _OFF_SURFACE) | ~density.isfinite()] = torch.nan
     return density.cpu().numpy().reshape(count, 2 * count)
 
 
-def _colours() -> Colormap:
-    return colormaps["magma"].with_extremes(bad="#c9ced6")
-
-
-def _norm(fields: list[Array]) -> LogNorm:
-    """From a tenth of the uniform density to what all but a thousandth of the area stays under."""
-    high = max(float(np.nanquantile(field, 0.999)) if np.isfinite(field).any() else 0.0 for field in fields)
-    return LogNorm(_UNIFORM / 10, max(high, 10 * _UNIFORM))
-
-
-def _field(axis: Any, field: Array, norm: LogNorm) -> None:
-    rows, columns = field.shape
-    longitude = np.linspace(-math.pi, math.pi, columns + 1)
-    latitude = np.linspace(-math.pi / 2, math.pi / 2, rows + 1)
-    floor = np.where(np.isnan(field), np.nan, np.maximum(field, norm.vmin / 2))  # type: ignore[operator]
-    axis.pcolormesh(longitude, latitude, floor, norm=norm, cmap=_colours(), shading="flat", rasterized=True, zorder=1)
-
-
-def _points(axis: Any, rows: Tensor) -> None:
-    degrees = to_degrees(rows[:_MOST_POINTS].double().cpu().numpy())
-    size = float(np.clip(4000 / len(degrees), 0.4, 4.0))
-    latitude, longitude = np.radians(degrees).T
-    axis.scatter(longitude, latitude, s=size, color=BLUE, alpha=0.6, linewidths=0, zorder=3, rasterized=True)
-
-
-def _frame(axis: Any, lines: str = MUTED) -> None:
+def _draw_frame(axis: Any, lines: str) -> None:
     """Graticule every 30 degrees, without labels."""
     axis.set_longitude_grid(30)
     axis.set_latitude_grid(30)
@@ -129,11 +113,3 @@ def _frame(axis: Any, lines: str = MUTED) -> None:
     axis.set_axisbelow(False)
     axis.tick_params(labelbottom=False, labelleft=False)
     axis.spines["geo"].set(color=MUTED, linewidth=0.6)
-
-
-def _heading(axis: Any, text: str, subtitle: str) -> None:
-    axis.set_title(text, fontsize=11, color=INK, loc="left", fontweight="bold")
-    axis.set_title(subtitle, fontsize=9, color=MUTED, loc="right")
-
-
-__all__ = ["density_map", "draw_earth", "draw_earths"]

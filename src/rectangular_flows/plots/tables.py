@@ -1,120 +1,121 @@
-"""Pictures of a flow on a table: data beside samples, coordinates on the manifold, distances from it, stretching."""
+"""A flow on a table: data beside samples, coordinates on the manifold, distances from it, stretching."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
 from ..manifold import RectangularFlow
-from .style import BLUE, INK, RED, plain, title
+from .panels import NO_TICKS, Array, Bars, Boxes, Dots, Panel, Scale, draw_panel
+from .style import BLUE, RED, legend_below, sheet
 
 _MOST_COLUMNS = 6
 _FEW_POINTS = 300
 _MOST_POINTS = 3000
 
 
-def draw_pairs(data: Tensor, samples: Tensor, columns: Sequence[str]) -> Figure:
-    """Marginals on the diagonal, pairs of columns off it: data below (blue), samples above (red).
+def pair_panels(data: Tensor, samples: Tensor, columns: Sequence[str]) -> list[list[Panel]]:
+    """Marginals on the diagonal, pairs of columns off it: data below, samples above.
 
     Args:
         data: real rows, (N, D).
         samples: rows from the model, (M, D).
         columns: names; of more than six the ones of largest variance among the data are shown.
+
+    Returns:
+        A panel for each row and column of the figure; the range of an axis is that of the data.
     """
-    shown = _chosen(data)
-    real, drawn = data[:, shown].numpy(), samples[:, shown].numpy()
-    n = len(shown)
-    figure = Figure(figsize=(max(1.9 * n, 7.0) + 0.6, 1.9 * n + 0.6), layout="constrained", facecolor="white")
-    axes = figure.subplots(n, n, squeeze=False)
-    low, high = np.quantile(real, 0.002, axis=0), np.quantile(real, 0.998, axis=0)
+    shown = sorted(data.var(dim=0, correction=0).argsort(descending=True)[:_MOST_COLUMNS].tolist())
+    real, drawn = data[:, shown].double().numpy(), samples[:, shown].double().numpy()
+    low, high = np.quantile(real, [0.002, 0.998], axis=0)
     pad = 0.08 * (high - low) + 1e-12
-    limits = list(zip(low - pad, high + pad, strict=True))
-    for i in range(n):
-        for j in range(n):
-            axis = axes[i, j]
-            axis.set_xlim(*limits[j])
-            if i == j:
-                bins = np.linspace(*limits[i], int(np.clip(2 * len(real) ** 0.5, 8, 50)))
-                axis.hist(real[:, i], bins, density=True, color=BLUE, alpha=0.35, label="data")
-                axis.hist(drawn[:, i], bins, density=True, histtype="step", color=RED, linewidth=1.4, label="samples")
-                axis.set_yticks([])
-            else:
-                rows, colour = (real, BLUE) if i > j else (drawn, RED)
-                points = rows[:_MOST_POINTS]
-                few = len(points) < _FEW_POINTS
-                size, alpha = (10, 0.6) if few else (3, 0.25)
-                axis.scatter(points[:, j], points[:, i], s=size, color=colour, alpha=alpha, linewidths=0)
-                axis.set_ylim(*limits[i])
-            plain(axis)
-            axis.tick_params(labelbottom=i == n - 1, labelleft=j == 0 and i > 0, labelsize=7)
-            if i == n - 1:
-                axis.set_xlabel(_short(columns[shown[j]]), color=INK, fontsize=9)
-            if j == 0:
-                axis.set_ylabel(_short(columns[shown[i]]), color=INK, fontsize=9)
-    axes[0, 0].legend(frameon=False, fontsize=8, loc="upper right")
+    edges = np.linspace(low - pad, high + pad, int(np.clip(2 * len(real) ** 0.5, 8, 50)), axis=1)
+    names = [name if len(name) <= 18 else name[:17] + "…" for name in (columns[i] for i in shown)]
+    scales = [Scale(name, (bins[0], bins[-1])) for name, bins in zip(names, edges, strict=True)]
+
+    def marginal(i: int) -> Panel:
+        bars = Bars(_density(real[:, i], edges[i]), edges[i], BLUE, 0.35)
+        outline = Bars(_density(drawn[:, i], edges[i]), edges[i], RED, None)
+        return Panel([bars, outline], x=scales[i], y=Scale(names[i], ticks=NO_TICKS))
+
+    def scatter(i: int, j: int) -> Panel:
+        rows, colour = (real, BLUE) if i > j else (drawn, RED)
+        points = rows[:_MOST_POINTS]
+        style = {"s": 10, "alpha": 0.6} if len(points) < _FEW_POINTS else {"s": 3, "alpha": 0.25}
+        dots = Dots(points[:, j], points[:, i], colour, style)
+        return Panel([dots], x=scales[j], y=scales[i])
+
+    places = range(len(shown))
+    return [[marginal(i) if i == j else scatter(i, j) for j in places] for i in places]
+
+
+def draw_pairs(data: Tensor, samples: Tensor, columns: Sequence[str]) -> Figure:
+    """Draw what :func:`pair_panels` gives: data blue, samples red."""
+    panels = pair_panels(data, samples, columns)
+    n = len(panels)
+    figure = sheet(max(1.9 * n, 7.0) + 0.6, 1.9 * n + 0.9)
+    for (i, j), axis in np.ndenumerate(figure.subplots(n, n, squeeze=False)):
+        draw_panel(axis, panels[i][j])
+        axis.tick_params(labelsize=7)
+        axis.label_outer()
+    handles = [Patch(facecolor=BLUE, alpha=0.35, label="data"), Line2D([], [], color=RED, label="samples")]
+    legend_below(figure, handles, 2)
     return figure
 
 
 @torch.no_grad()
+def manifold_panels(flow: RectangularFlow, rows: Tensor) -> tuple[Panel, Panel, Panel]:
+    """Coordinates on the manifold of at most 3000 rows, their distances from it, and singular values of the Jacobian."""
+    scores = flow.score(rows[:_MOST_POINTS])
+    distance = scores.squared_distance.sqrt().numpy()
+    low = max(float(np.quantile(distance[distance > 0], 0.001)) if (distance > 0).any() else 0.0, 1e-12)
+    high = float(distance.max()) + 1e-12
+    edges = np.geomspace(low, high, 50) if high > 10 * low else np.linspace(0, high, 50)
+    unit = Scale("distance from the manifold, units of the data", kind="log" if high > 10 * low else "linear")
+    bars = Bars(np.histogram(distance, edges)[0], edges, BLUE)
+    values = flow.singular_values(scores.z[:1000]).double().numpy()
+    condition = f"median condition number {np.median(values[:, 0] / values[:, -1]):.3g}"
+    x, y = (
+        Scale("direction on the manifold", ticks=MaxNLocator(integer=True, min_n_ticks=1)),
+        Scale("log₁₀ singular value of the Jacobian"),
+    )
+    return (
+        _coordinates(scores.z.double().numpy(), scores.log_prob.double().numpy()),
+        Panel([bars], "How far rows are from the manifold", f"median {np.median(distance):.3g}", unit),
+        Panel([Boxes(np.log10(values), BLUE, RED)], "How the decoder stretches", condition, x, y),
+    )
+
+
 def draw_manifold(flow: RectangularFlow, rows: Tensor) -> Figure:
-    """Three panels: coordinates coloured by density; distances from the manifold; singular values of the Jacobian."""
-    rows = rows[:_MOST_POINTS]
-    z, log_density = flow.encode(rows), flow.log_prob(rows)
-    figure = Figure(figsize=(12, 3.9), layout="constrained", facecolor="white")
+    """Draw what :func:`manifold_panels` gives."""
+    figure = sheet(12, 3.9)
     axes = figure.subplots(1, 3)
-    _coordinates(axes[0], z, log_density, figure)
-    error = flow.reconstruction_error(rows).sqrt().numpy()
-    positive = error[error > 0]
-    low = np.log10(max(float(np.quantile(positive, 0.001)), 1e-12)) if len(positive) else -12
-    high = np.log10(float(error.max()) + 1e-12)
-    if high - low > 1:
-        axes[1].hist(error, np.logspace(low, high, 50), color=BLUE, alpha=0.6)
-        axes[1].set_xscale("log")
-    else:
-        axes[1].hist(error, np.linspace(0, 10**high, 50), color=BLUE, alpha=0.6)
-    axes[1].set_xlabel("distance from the manifold, units of the data", color=INK, fontsize=9)
-    title(axes[1], "How far rows are from the manifold", f"median {float(np.median(error)):.3g}")
-    values = flow.singular_values(z[:1000]).numpy()
-    axes[2].boxplot(np.log10(values), showfliers=False, medianprops={"color": RED}, boxprops={"color": BLUE})
-    axes[2].set_xlabel("direction on the manifold", color=INK, fontsize=9)
-    axes[2].set_ylabel("log₁₀ singular value of J", color=INK, fontsize=9)
-    condition = float(np.median(values[:, 0] / values[:, -1]))
-    title(axes[2], "How f stretches", f"median condition number {condition:.3g}")
-    for axis in axes[1:]:
-        plain(axis)
+    (dots,), _, _ = (draw_panel(*pair) for pair in zip(axes, manifold_panels(flow, rows), strict=True))
+    if flow.latent_dim > 1:
+        figure.colorbar(dots, ax=axes[0], label="log-density", shrink=0.85)
     return figure
 
 
-def _coordinates(axis: Any, z: Tensor, log_density: Tensor, figure: Figure) -> None:
-    points = z.numpy()
-    if points.shape[1] == 1:
-        axis.hist(points[:, 0], 60, density=True, color=BLUE, alpha=0.6)
-        axis.set_xlabel("z", color=INK, fontsize=9)
-        title(axis, "Coordinate on the manifold", "of the data")
-    else:
-        low, high = np.quantile(log_density.numpy(), [0.02, 0.98])
-        dots = axis.scatter(points[:, 0], points[:, 1], c=log_density.numpy(), s=5, vmin=low, vmax=high, linewidths=0)
-        figure.colorbar(dots, ax=axis, label="log-density", shrink=0.85)
-        axis.set_xlabel("z₁", color=INK, fontsize=9)
-        axis.set_ylabel("z₂", color=INK, fontsize=9)
-        more = f" (first two of {points.shape[1]})" if points.shape[1] > 2 else ""
-        title(axis, "Coordinates on the manifold", f"of the data, coloured by log-density{more}")
-    plain(axis)
+def _coordinates(z: Array, log_density: Array) -> Panel:
+    """Dots coloured by log-density, or a histogram of a single coordinate."""
+    d = z.shape[1]
+    if d == 1:
+        edges = np.histogram_bin_edges(z, 60)
+        bars = Bars(_density(z[:, 0], edges), edges, BLUE)
+        return Panel([bars], "Coordinate on the manifold", "of the data", Scale("z"))
+    low, high = np.quantile(log_density, [0.02, 0.98])
+    dots = Dots(z[:, 0], z[:, 1], style={"s": 5}, values=log_density, limits=(low, high))
+    detail = "of the data, coloured by log-density" + (f" (first two of {d})" if d > 2 else "")
+    return Panel([dots], "Coordinates on the manifold", detail, Scale("z₁"), Scale("z₂"))
 
 
-def _chosen(data: Tensor) -> list[int]:
-    if data.shape[1] <= _MOST_COLUMNS:
-        return list(range(data.shape[1]))
-    return sorted(data.var(dim=0).argsort(descending=True)[:_MOST_COLUMNS].tolist())
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 18 else name[:17] + "…"
-
-
-__all__ = ["draw_manifold", "draw_pairs"]
+def _density(values: Array, edges: Array) -> Array:
+    """Heights of a histogram that would have area 1 if no value were outside."""
+    return np.histogram(values, edges)[0] / (len(values) * np.diff(edges))

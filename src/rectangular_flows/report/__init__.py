@@ -1,6 +1,6 @@
 """A report as one HTML file: text, numbers, tables, charts and pictures, with nothing to fetch from anywhere."""
 
-from .charts import Chart, Curve
+from ..plots import Chart, Curve
 from .page import Cards, Code, Grid, Metric, Page, Part, Picture, Section, Text, render, write
 
 __all__ = [

@@ -4,11 +4,15 @@ import json
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from rectangular_flows.cli.report import plot_command, report_command
 from rectangular_flows.cli.score import OffSphereWarning, sample_command, score_command
+from rectangular_flows.data.rows import take
 from rectangular_flows.data.sphere import to_degrees
 from rectangular_flows.data.tables import DataError, read_table
+from rectangular_flows.plots import draw_earth
+from rectangular_flows.runs.saved import SavedRun
 from tests.test_cli import refused, run
 
 
@@ -53,18 +57,33 @@ def test_samples_are_places(earth, tmp_path):
     assert (np.abs(samples.values) <= [90, 180]).all()
 
 
-def test_figures_pictures_and_report(earth):
+def test_numbers_maps_and_report(earth, monkeypatch):
+    drawn = []
+
+    def coarse(flow, rows, *, title):
+        drawn.append((rows, title))
+        return draw_earth(flow, rows, title=title, resolution=10.0)
+
+    monkeypatch.setattr("rectangular_flows.cli.report.draw_earth", coarse)
     report_command(earth / "run", None)
-    figures = json.loads((earth / "run" / "evaluation.json").read_text())
-    assert figures["sphere_uniform_log_density"] == pytest.approx(-np.log(4 * np.pi))
-    for name in ("log_density", "kernel_log_density", "kernel_degrees", "mass", "sample_distance"):
-        assert np.isfinite(figures[f"sphere_{name}"])
-    assert "per steradian" in (earth / "run" / "report.html").read_text()
+    numbers = json.loads((earth / "run" / "evaluation.json").read_text())
+    assert numbers["sphere_uniform_log_density"] == pytest.approx(-np.log(4 * np.pi))
+    page = (earth / "run" / "report.html").read_text()
+    for name in ("log_density", "kernel_log_density", "sample_distance"):
+        assert np.isfinite(numbers[f"sphere_{name}"])
+        assert f"{numbers[f'sphere_{name}']:.3g}" in page
     plot_command(earth / "run")
-    assert (earth / "run" / "figures" / "earth.png").stat().st_size > 10_000
+    saved = SavedRun(earth / "run")
+    for rows, title in drawn:  # in the report and as a file: the rows trained on
+        assert title == "places"
+        np.testing.assert_allclose(rows, take(saved.data.train, slice(None), dtype=rows.dtype))
+        np.testing.assert_allclose(np.linalg.norm(rows, axis=1), 1, rtol=1e-5)
+    assert len(drawn) == 2
+    with Image.open(earth / "run" / "figures" / "earth.png") as picture:
+        assert picture.size == (1800, 615)
 
 
-def test_mistakes_are_told(tmp_path):
+def test_wrong_columns_are_refused(tmp_path):
     (tmp_path / "three.csv").write_text("lat,lon,depth\n" + "1,2,3\n" * 30)
     message = refused("fit", "three.csv", "--sphere", cwd=tmp_path)
     assert "Expected 2 columns, latitude and longitude" in message
