@@ -150,13 +150,11 @@ def draw_panel(axis: Axes, panel: Panel) -> list[Any]:
     if panel.equal:
         axis.set_aspect("equal")
     if panel.legend:
-        named = [
-            (literal(layer.label), artist)
-            for layer, artist in zip(panel.layers, artists, strict=True)
-            if isinstance(layer, Line | Rule) and layer.label
-        ]
-        labels, handles = zip(*named, strict=True)
-        axis.legend(handles, labels, loc=panel.legend, frameon=False, fontsize=8)  # type: ignore[call-overload]
+        both = zip(panel.layers, artists, strict=True)
+        lines = [(layer, artist) for layer, artist in both if isinstance(layer, Line | Rule) and layer.label]
+        named = {artist: literal(layer.label) for layer, artist in lines}
+        place: Any = panel.legend
+        axis.legend(list(named), list(named.values()), loc=place, frameon=False, fontsize=8)
     title(axis, panel.title, panel.detail)
     plain(axis)
     return artists
@@ -178,9 +176,8 @@ def _draw_layer(axis: Axes, layer: Layer) -> Any:
         case Rule():
             style = {"color": layer.colour} if layer.colour else {"color": MUTED, "linestyle": DASHED, "linewidth": 1}
             if layer.error:
-                axis.axhspan(
-                    layer.at - layer.error, layer.at + layer.error, color=layer.colour, alpha=0.15, linewidth=0
-                )
+                low, high = layer.at - layer.error, layer.at + layer.error
+                axis.axhspan(low, high, color=layer.colour, alpha=0.15, linewidth=0)
             draw = axis.axvline if layer.vertical else axis.axhline
             return draw(layer.at, zorder=1, **style)
         case Boxes():
