@@ -82,7 +82,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         latent_dim: int | Literal["auto"] = 2,
         layers: int = 6,
         hidden: tuple[int, ...] = (64, 64),
-        latent: Literal["spline", "autoregressive", "realnvp", "mixture", "affine", "identity"] = "spline",
+        latent: str = "spline",
         beta: float = 50.0,
         target_error: float | None = None,
         volume: Literal["exact", "stochastic"] = "exact",
@@ -159,9 +159,10 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def _settings(self, seed: int) -> FitSettings:
         """Those of ``rnf fit``, and in their place what the estimator was given."""
         given = {name: _plain(getattr(self, name)) for name in _GIVEN}
-        return FitSettings.from_flat(
-            {**read_preset(DEFAULT_PRESET), **given, "latent_dim": self.latent_dim_, "seed": seed}
-        )
+        if (self.volume, self.probes) == ("exact", 1):  # its default, which says nothing
+            del given["probes"]
+        given |= {"latent_dim": self.latent_dim_, "seed": seed}
+        return FitSettings.from_flat(given, read_preset(DEFAULT_PRESET))
 
     def _display(self) -> Any:
         from rich.console import Console

@@ -44,7 +44,7 @@ class RectangularFlowOutlierDetector(OutlierMixin, RectangularFlowEstimator):
         latent_dim: int | Literal["auto"] = 2,
         layers: int = 6,
         hidden: tuple[int, ...] = (64, 64),
-        latent: Literal["spline", "autoregressive", "realnvp", "mixture", "affine", "identity"] = "spline",
+        latent: str = "spline",
         beta: float = 50.0,
         target_error: float | None = None,
         volume: Literal["exact", "stochastic"] = "exact",

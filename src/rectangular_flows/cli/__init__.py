@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import sys
 import warnings
 from collections.abc import Collection, Sequence
 from typing import NamedTuple, NoReturn
 
 from .._version import __version__
+from ..spelling import nearest
 
 
 class Command(NamedTuple):
@@ -59,16 +61,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
-    if arguments[:1] == ["fit"]:
-        from .options import parse_fit
-
-        request = parse_fit(arguments[1:])
-        _keep_freed_memory()
-        from .fit import fit_command
-
-        return fit_command(request)
     parser = command_line([word for word in arguments if not word.startswith("-")][:1])
-    parsed = parser.parse_args(arguments)
+    parsed, rest = parser.parse_known_args(arguments)
+    if rest:
+        raise ValueError(_unknown(rest, parsed.parser))
     if parsed.command is None:
         parser.print_help()
         return 0
@@ -90,21 +86,28 @@ def command_line(names: Collection[str]) -> argparse.ArgumentParser:
         if name in names:
             command = importlib.import_module(module, __name__)
             command.add_arguments(sub)
-            sub.set_defaults(run=command.run)
+            sub.set_defaults(run=command.run, parser=sub)
     return parser
 
 
 class _Parser(argparse.ArgumentParser):
-    """Complains in one line, with the nearest command."""
+    """Complains in one line, with the nearest of the words it knows."""
 
     def error(self, message: str) -> NoReturn:
-        if "invalid choice: " in message:
-            from ..spelling import nearest
-
-            word = message.split("invalid choice: ")[1].split("'")[1]
-            known = message.split("choose from ")[-1].rstrip(")").replace("'", "").split(", ")
-            message = f"{word!r} is not known.{nearest(word, known)} There are: {', '.join(known)}"
+        choice = re.fullmatch(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if choice:
+            what, word, known = choice[1], choice[2], choice[3].replace("'", "").split(", ")
+            message = f"{what}: expected one of {', '.join(known)}; got {word}.{nearest(word, known)}"
         raise ValueError(f"{message} (see {self.prog} --help)")
+
+
+def _unknown(words: list[str], parser: argparse.ArgumentParser) -> str:
+    """The message about words that a command has no use for."""
+    word = next((word for word in words if word.startswith("-")), words[0])
+    if not word.startswith("-"):
+        return f"expected one argument less: {word!r} is one too many. Options begin with --: see {parser.prog} --help"
+    known = [flag for action in parser._actions for flag in action.option_strings]
+    return f"unknown option {word}.{nearest(word.partition('=')[0], known)} See {parser.prog} --help"
 
 
 def _text(error: Exception) -> str:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from ..settings import all_settings, preset_names
-from .options import OWN_FLAGS, choices_of
-
 _SCRIPT = """# rnf completion; load it with: eval "$(rnf completion {shell})"
 {prelude}_rnf() {{
   local current="${{COMP_WORDS[COMP_CWORD]}}" previous="${{COMP_WORDS[COMP_CWORD-1]}}" words=""
@@ -29,40 +26,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print the script."""
+    """Print the script; file names are completed wherever nothing else fits."""
     from . import COMMANDS, command_line
 
-    parser = command_line([name for name in COMMANDS if name != "fit"])
-    commands = next(action.choices for action in parser._actions if isinstance(action.choices, dict))
-    print(script(arguments.shell, commands), end="")
+    parsers = next(action.choices for action in command_line(COMMANDS)._actions if isinstance(action.choices, dict))
+    values, options = [], []
+    for name, parser in parsers.items():
+        flags = {flag: action for action in parser._actions for flag in action.option_strings if flag.startswith("--")}
+        words = [str(word) for action in parser._actions if not action.option_strings for word in action.choices or ()]
+        options.append(f'        {name}) words="{" ".join([*words, *flags])}" ;;')
+        for flag, action in flags.items():
+            if action.choices:
+                values.append(f'    {name}:{flag}) words="{" ".join(map(str, action.choices))}" ;;')
+    prelude = "autoload -U +X bashcompinit && bashcompinit\n" if arguments.shell == "zsh" else ""
+    parts = {"values": "\n".join(values), "options": "\n".join(options), "commands": " ".join(parsers)}
+    print(_SCRIPT.format(shell=arguments.shell, prelude=prelude, **parts), end="")
     return 0
-
-
-def script(shell: str, commands: dict[str, argparse.ArgumentParser]) -> str:
-    """The completion script for a shell; file names are completed wherever nothing else fits.
-
-    Args:
-        shell: "bash" or "zsh".
-        commands: the parser of each command.
-    """
-    fit = {f"--{s.name.replace('_', '-')}": choices_of(s.hint) for s in all_settings().values() if s.name != "data"}
-    fit |= dict.fromkeys(OWN_FLAGS, ())
-    fit["--preset"] = tuple(preset_names())
-    values = [f'    fit:{flag}) words="{" ".join(chosen)}" ;;' for flag, chosen in fit.items() if chosen]
-    options = [f'        fit) words="{" ".join(fit)}" ;;']
-    for name, parser in commands.items():
-        flags = [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")]
-        words = [str(c) for action in parser._actions if not action.option_strings for c in action.choices or ()]
-        if name != "fit":
-            options.append(f'        {name}) words="{" ".join(words + flags)}" ;;')
-    prelude = "autoload -U +X bashcompinit && bashcompinit\n" if shell == "zsh" else ""
-    return _SCRIPT.format(
-        shell=shell,
-        prelude=prelude,
-        values="\n".join(values),
-        options="\n".join(options),
-        commands=" ".join(commands),
-    )
-
-
-__all__ = ["add_arguments", "run", "script"]

@@ -1,12 +1,13 @@
-"""A latent density made of one of our own bijections."""
+"""Latent densities made of flows: of one of our own bijections, or of whatever else stands for one."""
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..flows.injection import Bijection
 from .base import Density, draw_normal, standard_normal_log_prob
+from .zuko import ZukoDensity
 
 
 class FlowDensity(Density):
@@ -37,3 +38,18 @@ class FlowDensity(Density):
 
     def initialise(self, z: Tensor) -> None:
         self.flow.initialise(z)
+
+
+def as_density(latent: Density | Bijection | nn.Module) -> Density:
+    """The density that h stands for: one of our bijections, a zuko flow, or a ready :class:`Density`."""
+    if isinstance(latent, Density):
+        return latent
+    if isinstance(latent, Bijection):
+        return FlowDensity(latent)
+    if any(base.__module__.split(".")[0] == "zuko" for base in type(latent).__mro__):
+        return ZukoDensity(latent)
+    raise TypeError(
+        "expected the latent density to be a Bijection of rectangular_flows, a zuko flow or a Density; got "
+        f"{type(latent).__name__}. For another library, subclass rectangular_flows.densities.Density: log_prob, sample, "
+        "initialise."
+    )

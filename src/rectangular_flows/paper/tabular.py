@@ -55,6 +55,7 @@ METHODS = {
     "K = 10": Method("", {"volume": "stochastic", "probes": 10}),
     "two-step": Method("-two-step", {}),
 }
+PUBLISHED_PROBES = {"distribution": "gaussian", "solver": "cg"}
 KEYS = {name.lower().replace(" = ", ""): name for name in METHODS}
 
 # FID-like scores of the paper's Table 2, mean and standard error over 5 seeds
@@ -167,8 +168,9 @@ def _jobs(out: Path, name: str, method: str, kind: str, seeds: int, epochs: int 
     if kind == "ours" and chosen.change.get("probes", 0) >= read_preset(preset)["latent_dim"]:
         method, chosen = "exact", METHODS["exact"]
     folder = out / preset / method.lower().replace(" = ", "")
+    change = {**chosen.change, **(PUBLISHED_PROBES if kind == "published" and "probes" in chosen.change else {})}
     return [
-        preset_job(f"{preset}, {method}, seed {seed}", preset, folder / f"seed-{seed}", seed, epochs, chosen.change)
+        preset_job(f"{preset}, {method}, seed {seed}", preset, folder / f"seed-{seed}", seed, epochs, change)
         for seed in range(seeds)
     ]
 

@@ -18,7 +18,7 @@ from ..data.rows import take
 from ..data.tables import Table, match_columns
 from ..errors import warn
 from ..manifold import RectangularFlow
-from ..settings import DataSettings, FitSettings, check_keys
+from ..settings import DataSettings, FitSettings
 from ..storage.files import fingerprint
 from ..storage.models import DESCRIPTION, load_model, read_description
 from ..training.folder import CONFIG, read_config, read_history
@@ -89,9 +89,7 @@ class SavedRun:
     @cached_property
     def settings(self) -> FitSettings:
         """The settings of the run."""
-        values = {key: value for key, value in self.config.items() if key != "record"}
-        check_keys(values, str(self.path / CONFIG))
-        return FitSettings.from_flat(values)
+        return FitSettings.from_flat({}, {key: value for key, value in self.config.items() if key != "record"})
 
     @property
     def record(self) -> dict[str, Any]:

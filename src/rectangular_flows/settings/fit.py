@@ -1,0 +1,64 @@
+"""All settings of a run: data, model and training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ..densities.registry import LATENTS
+from ..kinds import Setting, Table, flat, make
+from ..training.config import TrainingConfig
+from .data import DataSettings
+from .model import ModelSettings
+
+_ROOTS = {"data": DataSettings, "model": ModelSettings, "training": TrainingConfig}
+
+
+@dataclass(frozen=True)
+class FitSettings:
+    """Data, model and training of one run.
+
+    On the sphere, ``latent_dim`` is 2 unless given, and the columns are not standardised: that would make an ellipsoid of
+    the sphere.
+    """
+
+    data: DataSettings = field(default_factory=DataSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+
+    def __post_init__(self) -> None:
+        if self.data.sphere:
+            dim = 2 if self.model.latent_dim is None else self.model.latent_dim
+            object.__setattr__(self, "model", replace(self.model, latent_dim=dim, standardise=False))
+
+    @classmethod
+    def from_flat(cls, values: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> FitSettings:
+        """From flat mappings, as configuration files have them; what is missing has its default.
+
+        Args:
+            values: settings that must apply.
+            base: settings under those, dropped where they do not apply: of a preset, or of a run made before.
+
+        Raises:
+            ValueError: a setting is unknown, has an impossible value, or does not apply.
+
+        Example:
+            >>> FitSettings.from_flat({"scale": "exp", "bound": 0.1})
+            Traceback (most recent call last):
+            ValueError: bound is for scale = tanh; this run has scale = exp. Leave it out, or add --scale tanh
+        """
+        sifted = Table(*_ROOTS.values()).sift(values, base)
+        return cls(**{name: make(root, sifted) for name, root in _ROOTS.items()})
+
+    def flat(self) -> dict[str, Any]:
+        """The settings that apply, by name: the inverse of :meth:`from_flat`."""
+        return Table(*_ROOTS.values()).sift({}, {**flat(self.data), **flat(self.model), **flat(self.training)})
+
+
+def all_settings() -> dict[str, Setting]:
+    """Every setting of every kind, by name."""
+    found = {setting.name: setting for setting in Table(*_ROOTS.values()).settings()}
+    latents = "; ".join(f'"{kind.name}", {kind.help}' for kind in LATENTS.values())
+    found["latent"] = found["latent"]._replace(help=found["latent"].help.format(latents=latents))
+    return found
