@@ -7,8 +7,8 @@ import zuko
 
 from rectangular_flows import RectangularFlow, flows
 from rectangular_flows.flows.description import build, describe
-from rectangular_flows.flows.registry import LAYERS
 from tests.conftest import points, shaken
+from tests.flows.layers import LAYERS
 
 
 @pytest.mark.parametrize("name", LAYERS)

@@ -132,6 +132,3 @@ def _scale(rows: Tensor, deviation: Tensor) -> Tensor:
     low, high = torch.from_numpy(np.quantile(rows.numpy(), [0.16, 0.84], axis=0))
     most = (high - low) / 2
     return torch.where((most > 0) & (deviation > _FAR * most), most, deviation)
-
-
-__all__ = ["FewerComponentsWarning", "MixtureDensity"]

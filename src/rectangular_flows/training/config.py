@@ -47,19 +47,22 @@ class VolumeSettings:
         if self.volume == "exact":
             return Exact(self.bundle_size, self.codimension)
         if self.volume == "stochastic":
-            return Stochastic(self.probes, self.distribution, self.solver, self.tolerance, self.max_iterations)
+            limits = () if self.solver == "direct" else (self.tolerance, self.max_iterations)
+            return Stochastic(self.probes, self.distribution, self.solver, *limits)
         raise ValueError(f"expected volume among exact, stochastic; got {self.volume!r}")
 
     @classmethod
     def of(cls, volume: Any) -> VolumeSettings:
         """The settings of a volume method; a class of your own is recorded by its name."""
         from ..volume import Exact, Stochastic
+        from ..volume.solvers import solver_name
 
         if isinstance(volume, Exact):
             return cls("exact", bundle_size=volume.bundle_size, codimension=volume.codimension)
         if isinstance(volume, Stochastic):
-            v = volume
-            return cls("stochastic", v.probes, v.distribution, v.solver, v.tol, v.max_iter)
+            limits = {"tolerance": "tol", "max_iterations": "max_iter"}
+            given = {name: getattr(volume.solver, own) for name, own in limits.items() if hasattr(volume.solver, own)}
+            return cls("stochastic", volume.probes, volume.distribution, solver_name(volume.solver), **given)  # type: ignore[arg-type]
         return cls(type(volume).__name__)  # type: ignore[arg-type]
 
 

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rectangular_flows.flows import Bijection, Injection
-from rectangular_flows.flows.registry import LAYERS
 from tests.conftest import points, shaken
+from tests.flows.layers import LAYERS
 
 NAMES = sorted(LAYERS)
 SQUARE = [name for name in NAMES if isinstance(LAYERS[name](), Bijection)]
