@@ -139,7 +139,7 @@ def test_memory_bound_counts_the_widest_network():
 def test_initialise_from_data():
     data = torch.randn(300, 6, dtype=torch.float64) @ torch.randn(6, 6, dtype=torch.float64) + 3
     ambient = flows.RealNVP(4, 2, actnorm=True)
-    outer = [flows.OrthonormalEmbedding(4, 6), flows.Standardise.from_data(data)]
+    outer = [flows.OrthonormalEmbedding(4, 6), flows.Standardise(data.mean(0), data.std(0))]
     flow = RectangularFlow(ambient, zuko.flows.NSF(features=2, passes=2), outer, pad=flows.Pad(2, 4, "first")).double()
     flow.initialise(data)
     z = flow.latent.whitening.inverse(flow.encode(data))
@@ -230,7 +230,7 @@ def test_a_flow_that_cannot_be_inverted_says_so():
     flow = make_flow(3, 2, dtype=torch.float32, latent=flows.Identity(2))
     with torch.no_grad():
         for link in flow.ambient.layers:
-            link.bound = 8.0
+            link.transformer.bound = 8.0
             link.network.layers[-1].weight.mul_(20)
     x = flow.decode(torch.randn(50, 2))
     with pytest.warns(RoundTripWarning, match=r"not numerically invertible at \d+ of 50 points"):
@@ -274,7 +274,8 @@ def test_overflow_of_h_is_named():
 
 def test_single_precision_weights_in_a_double_model():
     data = torch.randn(50, 6)
-    single = RectangularFlow(flows.RealNVP(3), flows.RealNVP(2), outer=flows.OrthonormalEmbedding.pca(data, 3))
+    single = RectangularFlow(flows.RealNVP(3), flows.RealNVP(2), outer=flows.OrthonormalEmbedding(3, 6))
+    single.initialise(data)
     double = RectangularFlow(flows.RealNVP(3), flows.RealNVP(2), outer=flows.OrthonormalEmbedding(3, 6)).double()
     double.load_state_dict(single.state_dict())
     U = double.outer[0].directions()

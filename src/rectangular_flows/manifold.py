@@ -377,10 +377,9 @@ class RectangularFlow(Manifold, Described, nn.Module):
         return Scores.cat([self._score(part, check) for part in self._batches(x, batch_size)])
 
     def _score(self, x: Tensor, check: bool) -> Scores:
-        units, view = self.unit_layers(), self.in_model_units
-        y = self.to_model_units(x)
+        view, y = self.in_model_units, self.to_model_units(x)
         z = view.encode(y)
-        x_hat, L, y_hat, model_L = two_log_volumes(view, units, z)
+        x_hat, L, y_hat, model_L = two_log_volumes(self, view, z)
         log_prob = self._density(z, x_hat, L, check)
         error, model_error = squared_distance(x, x_hat), squared_distance(y, y_hat)
         return Scores(z, x_hat, log_prob, error, log_prob + L - model_L, model_error)

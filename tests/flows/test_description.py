@@ -7,8 +7,8 @@ import zuko
 
 from rectangular_flows import RectangularFlow, flows
 from rectangular_flows.flows.description import build, describe
-from rectangular_flows.flows.registry import LAYERS
 from tests.conftest import points, shaken
+from tests.flows.layers import LAYERS
 
 
 @pytest.mark.parametrize("name", LAYERS)
@@ -65,10 +65,3 @@ def test_what_cannot_be_described_is_named():
     flow = RectangularFlow(flows.RealNVP(3), zuko.flows.MAF(2))
     with pytest.raises(TypeError, match=r"model.latent is a MAF.*by name"):
         describe(flow)
-
-
-def test_zuko_by_name():
-    with pytest.raises(ValueError, match="among BPF, CNF"):
-        flows.ZukoDensity("NFS", features=2)
-    with pytest.raises(ValueError, match="given by name"):
-        flows.ZukoDensity(flows.ZukoDensity("GMM", features=2).flow, features=2)

@@ -50,5 +50,6 @@ def test_some_inputs_without_gradient():
 
 def test_no_hidden_layer():
     network = MLP(3, 2, hidden=()).double()
-    _, pushed = network.push(torch.randn(4, 3, dtype=torch.float64), torch.ones(4, 1, 3, dtype=torch.float64))
+    _, tangent_map = network.linearize(torch.randn(4, 3, dtype=torch.float64))
+    pushed = tangent_map(torch.ones(4, 1, 3, dtype=torch.float64))
     torch.testing.assert_close(pushed[:, 0], network.layers[0].weight.sum(1).expand(4, 2))

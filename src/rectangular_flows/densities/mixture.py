@@ -73,7 +73,8 @@ class MixtureDensity(Density):
     def sample(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         device = self.means.device if generator is None else generator.device
         weights = self.logits.softmax(dim=0).to(device)
-        chosen = torch.multinomial(weights, count, replacement=True, generator=generator).to(self.means.device)
+        chosen = torch.multinomial(weights, max(count, 1), replacement=True, generator=generator)[:count]
+        chosen = chosen.to(self.means.device)
         u = draw_normal((count, self.features), self.means, generator)
         z = torch.empty_like(u)
         for k, factor in enumerate(self.factors()):
@@ -132,6 +133,3 @@ def _scale(rows: Tensor, deviation: Tensor) -> Tensor:
     low, high = torch.from_numpy(np.quantile(rows.numpy(), [0.16, 0.84], axis=0))
     most = (high - low) / 2
     return torch.where((most > 0) & (deviation > _FAR * most), most, deviation)
-
-
-__all__ = ["FewerComponentsWarning", "MixtureDensity"]

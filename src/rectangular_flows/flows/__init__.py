@@ -2,14 +2,26 @@
 
 from typing import Any
 
+from . import transformers
 from .actnorm import ActNorm
-from .coupling import AffineCoupling, CheckerboardMask, Mask, SliceMask, even_odd, halves, keep_nothing, leading
+from .coupling import (
+    AffineCoupling,
+    CheckerboardMask,
+    Coupling,
+    Mask,
+    SliceMask,
+    even_odd,
+    halves,
+    keep_nothing,
+    leading,
+)
 from .injection import Bijection, BijectiveChain, Chain, Identity, Injection, TangentMap, chain
 from .linear import FreeLinear, LULinear, OrthonormalEmbedding, Permutation, Whitening
 from .multiscale import OnFirstHalf, Split, Squeeze
 from .networks import MLP, Constant, Network, ResidualConvNet, ResidualMLP
 from .pad import Pad
 from .realnvp import MultiscaleRealNVP, RealNVP, square_multiscale_realnvp
+from .transformers import Transformer, register_transformer
 from .units import Logit, Standardise
 
 __all__ = [
@@ -21,6 +33,7 @@ __all__ = [
     "Chain",
     "CheckerboardMask",
     "Constant",
+    "Coupling",
     "FreeLinear",
     "Identity",
     "Injection",
@@ -41,13 +54,16 @@ __all__ = [
     "Squeeze",
     "Standardise",
     "TangentMap",
+    "Transformer",
     "Whitening",
     "chain",
     "even_odd",
     "halves",
     "keep_nothing",
     "leading",
+    "register_transformer",
     "square_multiscale_realnvp",
+    "transformers",
 ]
 
 

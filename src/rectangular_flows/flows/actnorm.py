@@ -14,10 +14,11 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from .injection import Bijection, Shape, TangentMap, as_shape
+from .injection import Shape, TangentMap, as_shape
+from .linear import AffineMap
 
 
-class ActNorm(Bijection):
+class ActNorm(AffineMap):
     """Shift and scale each feature (or channel of an image shape).
 
     Starts as the identity. :meth:`initialise` sets it so that f†(x) has mean 0 and variance 1 in every feature; it is
@@ -61,14 +62,5 @@ class ActNorm(Bijection):
     def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
         return self.inverse(x), lambda tangents: tangents * (-self.log_scale).exp()
 
-    def _log_det(self, batch: Tensor) -> Tensor:
-        return (self._rest * self.log_scale.sum()).expand(batch.shape[0])
-
-    def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        return self.forward(z), self._log_det(z)
-
-    def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.inverse(x), -self._log_det(x)
-
-
-__all__ = ["ActNorm"]
+    def log_abs_det(self) -> Tensor:
+        return self._rest * self.log_scale.sum()

@@ -1,6 +1,6 @@
-r"""Affine couplings: one part of the coordinates is kept and says how the rest is scaled and shifted.
+r"""Couplings: one part of the coordinates is kept and says how the rest is changed. Mask × network × transformer.
 
-.. math:: x_a = z_a, \qquad x_b = z_b \odot e^{s(z_a)} + t(z_a), \qquad \log|\det J| = \textstyle\sum s(z_a).
+.. math:: x_a = z_a, \qquad x_b = T(z_b;\ \theta(z_a)), \qquad \log|\det J| = \textstyle\sum \log T'(z_b;\ \theta(z_a)).
 
 Reference: Dinh et al., Density estimation using Real NVP, arXiv:1605.08803.
 """
@@ -8,7 +8,8 @@ Reference: Dinh et al., Density estimation using Real NVP, arXiv:1605.08803.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -17,8 +18,7 @@ from torch import Tensor, nn
 from .description import Described
 from .injection import Bijection, Shape, TangentMap
 from .networks import Network
-
-Scale = Literal["tanh", "exp", "sigmoid"]
+from .transformers import Tangents, Transformer, as_transformer
 
 
 class Mask(Described, nn.Module, ABC):
@@ -26,11 +26,11 @@ class Mask(Described, nn.Module, ABC):
 
     shape: Shape
     channel_dim: int
-    """The dimension along which a network stacks shift and log-scale."""
+    """The dimension along which a network stacks the parameters of a transformer."""
     kept_size: int
     """Features or channels that the network sees."""
     changed_size: int
-    """Features or channels that are shifted and scaled."""
+    """Features or channels that are changed."""
 
     @abstractmethod
     def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -41,7 +41,7 @@ class Mask(Described, nn.Module, ABC):
         """The inverse of :meth:`split`."""
 
     @abstractmethod
-    def total(self, log_scale: Tensor) -> Tensor:
+    def total(self, values: Tensor) -> Tensor:
         """Sum over the changed coordinates, (B, …) → (B,)."""
 
 
@@ -58,31 +58,25 @@ class SliceMask(Mask):
 
     def __init__(self, shape: Shape, kept: slice, changed: slice):
         super().__init__()
-        size = shape[0]
-        kept_index, changed_index = list(range(size))[kept], list(range(size))[changed]
-        order = kept_index + changed_index
-        if sorted(order) != list(range(size)):
-            raise ValueError(f"expected two slices that divide {size} coordinates; got {kept} and {changed}")
+        everything = list(range(shape[0]))
+        order = everything[kept] + everything[changed]
+        if sorted(order) != everything:
+            raise ValueError(f"expected two slices that divide {shape[0]} coordinates; got {kept} and {changed}")
         self.shape = shape
         self.channel_dim = -len(shape)
-        self.kept_size, self.changed_size = len(kept_index), len(changed_index)
-        self._in_order = order == list(range(size))
-        self._interleaved = {kept_index[:1] == [0] and kept.step, changed_index[:1] == [0] and changed.step} == {
-            2,
-            False,
-        }
-        self._keeps_first = kept_index[:1] == [0]
-        inverse_order = sorted(range(size), key=order.__getitem__)
-        self.register_buffer("_order", torch.tensor(inverse_order), persistent=False)
-        self._index = tuple(
-            (..., s) + (slice(None),) * (len(shape) - 1) for s in (kept, changed)
-        )  # views, at any number of leading dimensions
+        self.kept_size, self.changed_size = len(everything[kept]), len(everything[changed])
+        self._in_order = order == everything
+        self._interleaved = len(shape) == 1 and kept.step == changed.step == 2
+        self._keeps_first = everything[kept][:1] == [0]
+        self.register_buffer("_order", torch.tensor(order).argsort(), persistent=False)
+        # views, at any number of leading dimensions
+        self._index: tuple[Any, ...] = tuple((..., s, *[slice(None)] * (len(shape) - 1)) for s in (kept, changed))
 
     def split(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return x[self._index[0]], x[self._index[1]]
 
     def merge(self, kept: Tensor, changed: Tensor) -> Tensor:
-        if self._interleaved and len(self.shape) == 1:  # much faster than picking by index
+        if self._interleaved:  # much faster than picking by index
             even, odd = (kept, changed) if self._keeps_first else (changed, kept)
             if even.shape[-1] == odd.shape[-1]:
                 return torch.stack((even, odd), dim=-1).flatten(-2)
@@ -91,8 +85,8 @@ class SliceMask(Mask):
         both = torch.cat((kept, changed), dim=self.channel_dim)
         return both if self._in_order else both.index_select(self.channel_dim, self._order)
 
-    def total(self, log_scale: Tensor) -> Tensor:
-        return log_scale.flatten(1).sum(dim=1)
+    def total(self, values: Tensor) -> Tensor:
+        return values.flatten(1).sum(dim=1)
 
 
 class CheckerboardMask(Mask):
@@ -124,8 +118,8 @@ class CheckerboardMask(Mask):
     def merge(self, kept: Tensor, changed: Tensor) -> Tensor:
         return kept + changed * self._change
 
-    def total(self, log_scale: Tensor) -> Tensor:
-        return (log_scale * self._change).flatten(1).sum(dim=1)
+    def total(self, values: Tensor) -> Tensor:
+        return (values * self._change).flatten(1).sum(dim=1)
 
 
 def even_odd(features: int, keep_even: bool) -> SliceMask:
@@ -160,66 +154,38 @@ def keep_nothing(features: int) -> SliceMask:
     return SliceMask((features,), slice(0, 0), slice(0, None))
 
 
-class AffineCoupling(Bijection):
-    r"""Keep one part of the coordinates; scale and shift the rest by functions of it, given by one network.
-
-    The network's output r̃ is read as (shift t, raw log-scale r), and the log-scale s is
-
-    - ``"tanh"``: s = c·tanh(r/c) with c = ``bound``, so that one layer scales by at most e^{±c}: the default, because an
-      unbounded exponential is how flows stop being numerically invertible. It is the identity to first order at r = 0;
-    - ``"exp"``: s = r, as published;
-    - ``"sigmoid"``: s = log(σ(r + 2) + 10⁻³), as in the manifold-flow code of Brehmer and Cranmer (scales ≤ 1.001).
+class Coupling(Bijection):
+    """Keep one part of the coordinates; change the rest, one by one, as a network says that sees the kept part.
 
     Args:
         mask: which coordinates are kept.
-        network: maps the kept part to twice the changed part (stacked along the feature or channel dimension).
-        scale: how the raw output becomes a log-scale.
-        bound: the c above; only with ``scale="tanh"``.
+        network: maps the kept part to the parameters of the transformer for the changed part, stacked along the feature
+            or channel dimension: with an affine transformer, twice its size.
+        transformer: what happens to each changed coordinate, as an object or by name: "tanh" (scale and shift with a
+            bounded log-scale), "exp" (as published), "sigmoid"; see :mod:`~rectangular_flows.flows.transformers`.
 
     Example:
         >>> import torch
         >>> from rectangular_flows.flows import MLP, even_odd
-        >>> layer = AffineCoupling(even_odd(3, keep_even=True), MLP(2, 2))
+        >>> layer = Coupling(even_odd(3, keep_even=True), MLP(2, 2))
         >>> z = torch.randn(4, 3)
         >>> torch.allclose(layer.inverse(layer(z)), z, atol=1e-5)
         True
     """
 
-    def __init__(self, mask: Mask, network: Network, *, scale: Scale = "tanh", bound: float = 2.0):
+    def __init__(self, mask: Mask, network: Network, transformer: str | Transformer = "tanh"):
         super().__init__(mask.shape)
-        if scale not in ("tanh", "exp", "sigmoid"):
-            raise ValueError(f"expected scale 'tanh', 'exp' or 'sigmoid'; got {scale!r}")
-        if bound <= 0:
-            raise ValueError(f"expected a positive bound of the log-scale; got {bound}")
         self.mask = mask
         self.network = network
-        self.scale = scale
-        self.bound = bound
+        self.transformer = as_transformer(transformer)
 
     @property
     def activation_size(self) -> int:
         """The network's, or the event's where that is larger."""
         return max(super().activation_size, self.network.activation_size)
 
-    def _log_scale(self, raw: Tensor) -> Tensor:
-        if self.scale == "exp":
-            return raw
-        if self.scale == "tanh":
-            return self.bound * torch.tanh(raw / self.bound)
-        return torch.log(torch.sigmoid(raw + 2) + 1e-3)
-
-    def _log_scale_slope(self, raw: Tensor, log_scale: Tensor) -> Tensor | None:
-        """∂s/∂r; None stands for 1."""
-        if self.scale == "exp":
-            return None
-        if self.scale == "tanh":
-            return 1 - (log_scale / self.bound) ** 2
-        s = torch.sigmoid(raw + 2)
-        return s * (1 - s) / (s + 1e-3)
-
-    def _shift_and_log_scale(self, kept: Tensor) -> tuple[Tensor, Tensor]:
-        shift, raw = self.network(kept).chunk(2, dim=self.mask.channel_dim)
-        return shift, self._log_scale(raw)
+    def _parameters_of(self, output: Tensor) -> tuple[Tensor, ...]:
+        return output.chunk(self.transformer.parameters, dim=self.mask.channel_dim)
 
     def forward(self, z: Tensor) -> Tensor:
         return self.forward_with_log_det(z)[0]
@@ -228,67 +194,46 @@ class AffineCoupling(Bijection):
         return self.inverse_with_log_det(x)[0]
 
     def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        kept, changed = self.mask.split(z)
-        shift, log_scale = self._shift_and_log_scale(kept)
-        x = self.mask.merge(kept, torch.addcmul(shift, changed, log_scale.exp()))
-        return x, self.mask.total(log_scale)
+        return self._changed_with_log_det(self.transformer.forward, z)
 
     def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        kept, changed = self.mask.split(x)
-        shift, log_scale = self._shift_and_log_scale(kept)
-        z = self.mask.merge(kept, (changed - shift) * (-log_scale).exp())
-        return z, -self.mask.total(log_scale)
+        return self._changed_with_log_det(self.transformer.inverse, x)
 
-    def _linearize_network(self, kept: Tensor) -> tuple[Tensor, Tensor, Tensor | None, TangentMap]:
-        """(shift, s, ∂s/∂r, tangent map of the network)."""
-        output, network_map = self.network.linearize(kept)
-        shift, raw = output.chunk(2, dim=self.mask.channel_dim)
-        log_scale = self._log_scale(raw)
-        return shift, log_scale, self._log_scale_slope(raw, log_scale), network_map
+    def _changed_with_log_det(
+        self, change: Callable[..., tuple[Tensor, Tensor]], values: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        kept, changed = self.mask.split(values)
+        changed, log_slope = change(changed, *self._parameters_of(self.network(kept)))
+        return self.mask.merge(kept, changed), self.mask.total(log_slope)
 
     def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
-        # x_b = z_b e^s + t, so its tangent is e^s t_b + z_b e^s s'(r) t_r + t_t
-        kept, changed = self.mask.split(z)
-        shift, log_scale, slope, network_map = self._linearize_network(kept)
-        factor = log_scale.exp()
-        scaled = changed * factor
-        by_changed, by_raw = factor.unsqueeze(1), _times(scaled, slope).unsqueeze(1)
-
-        def tangent_map(tangents: Tensor) -> Tensor:
-            kept_t, changed_t = self.mask.split(tangents)
-            shift_t, raw_t = network_map(kept_t).chunk(2, dim=self.mask.channel_dim)
-            changed_t = torch.addcmul(torch.addcmul(shift_t, changed_t, by_changed), raw_t, by_raw)
-            return self.mask.merge(kept_t, changed_t)
-
-        return self.mask.merge(kept, scaled + shift), tangent_map
+        return self._linearize(self.transformer.linearize, z)
 
     def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
-        # z_b = (x_b - t) e^-s, so its tangent is e^-s (t_b - t_t) - z_b s'(r) t_r
-        kept, changed = self.mask.split(x)
-        shift, log_scale, slope, network_map = self._linearize_network(kept)
-        factor = (-log_scale).exp()
-        z_changed = (changed - shift) * factor
-        by_changed, by_raw = factor.unsqueeze(1), _times(z_changed, slope).unsqueeze(1)
+        return self._linearize(self.transformer.linearize_inverse, x)
+
+    def _linearize(self, change: Callable[..., tuple[Tensor, Tangents]], values: Tensor) -> tuple[Tensor, TangentMap]:
+        kept, changed = self.mask.split(values)
+        output, network_map = self.network.linearize(kept)
+        changed, change_tangents = change(changed, *self._parameters_of(output))
 
         def tangent_map(tangents: Tensor) -> Tensor:
             kept_t, changed_t = self.mask.split(tangents)
-            shift_t, raw_t = network_map(kept_t).chunk(2, dim=self.mask.channel_dim)
-            return self.mask.merge(kept_t, (changed_t - shift_t) * by_changed - raw_t * by_raw)
+            changed_t = change_tangents(changed_t, *self._parameters_of(network_map(kept_t)))
+            return self.mask.merge(kept_t, changed_t)
 
-        return self.mask.merge(kept, z_changed), tangent_map
-
-
-def _times(values: Tensor, factor: Tensor | None) -> Tensor:
-    return values if factor is None else values * factor
+        return self.mask.merge(kept, changed), tangent_map
 
 
-__all__ = [
-    "AffineCoupling",
-    "CheckerboardMask",
-    "Mask",
-    "SliceMask",
-    "even_odd",
-    "halves",
-    "keep_nothing",
-    "leading",
-]
+class AffineCoupling(Coupling):
+    """A coupling that scales and shifts: ``Coupling`` with the form of the log-scale and its bound as two arguments.
+
+    Args:
+        mask: as in :class:`Coupling`.
+        network: likewise.
+        scale: an affine transformer or its name.
+        bound: largest log-scale, with ``scale="tanh"``.
+    """
+
+    def __init__(self, mask: Mask, network: Network, scale: str | Transformer = "tanh", bound: float = 2.0):
+        super().__init__(mask, network, as_transformer(scale, bound))

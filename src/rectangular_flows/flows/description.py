@@ -122,6 +122,3 @@ def _name(cls: type) -> str:
 def _descendants(cls: type) -> list[type]:
     children: list[type] = cls.__subclasses__()
     return [descendant for child in children for descendant in (child, *_descendants(child))]
-
-
-__all__ = ["Described", "build", "describe"]

@@ -28,8 +28,8 @@ class Injection(Described, nn.Module, ABC):
     r"""An injective map x = f(z) with a left inverse, f†(f(z)) = z.
 
     A subclass gives :meth:`forward` and :meth:`inverse`; every other method then works, through :mod:`torch.func`.
-    The built-in layers also give :meth:`linearize` (and :meth:`linearize_inverse`), which is the map and its derivative
-    in one: the primal is computed once, after which any number of tangent bundles costs only the linear part.
+    The built-in layers also give :meth:`linearize` (and :meth:`linearize_inverse`), the map and its derivative in one: the
+    primal is computed once, after which any number of tangent bundles costs only the linear part.
 
     Args:
         in_shape: event shape of z, without the batch dimension.
@@ -51,7 +51,6 @@ class Injection(Described, nn.Module, ABC):
     """Whether JᵀJ = I everywhere, so that the map changes no volumes."""
     changes_units: bool = False
     """Whether the layer turns the model's units into the user's (standardising, logit)."""
-
     saturates: bool = False
     """Whether the map flattens out somewhere, so that its inverse loses digits there."""
 
@@ -65,7 +64,7 @@ class Injection(Described, nn.Module, ABC):
         """Event shape of the latent side."""
         if self._in_shape is None:
             raise ValueError(
-                f"{type(self).__name__} was made without shapes; pass them: super().__init__(in_shape, out_shape)"
+                f"{type(self).__name__} has no shapes; pass them in its constructor: super().__init__(in_shape, out_shape)"
             )
         return self._in_shape
 
@@ -124,6 +123,18 @@ class Bijection(Injection):
         """(f⁻¹(x), log|det ∂f⁻¹/∂x|)."""
 
 
+def links_of(*parts: Injection) -> list[Injection]:
+    """The links of layers that follow one another, with chains taken apart and shapes checked."""
+    links = [link for part in parts for link in (part.layers if isinstance(part, Chain) else [part])]
+    for first, second in pairwise(links):
+        if first.out_shape != second.in_shape:
+            raise ValueError(
+                f"{type(second).__name__} expects shape {second.in_shape}; got {first.out_shape} from "
+                f"{type(first).__name__} before it"
+            )
+    return links
+
+
 def forward_through(layers: Sequence[Injection], z: Tensor) -> Tensor:
     """f_L(… f_1(z))."""
     for layer in layers:
@@ -164,22 +175,16 @@ def push_through(layers: Sequence[Injection], z: Tensor, tangents: Tensor) -> tu
 
 
 class Chain(Injection):
-    """Composition in generative order: ``Chain(f1, f2)(z) = f2(f1(z))``. Nested chains are laid flat.
+    """Composition in generative order: ``Chain(f1, f2)(z) = f2(f1(z))``. Nested chains are flattened.
 
-    The volume of a chain is not the sum of the volumes of its links unless they are square (the paper's appendix A),
-    which is why a chain offers no log-determinant; :class:`BijectiveChain` does.
+    A chain has no log-determinant, because volumes of its links add up only if the links are square (the paper's
+    appendix A); :class:`BijectiveChain` has one.
     """
 
     def __init__(self, *layers: Injection):
         if not layers:
             raise ValueError("a chain needs at least one layer; use Identity(features) for a map that does nothing")
-        flat = [link for layer in layers for link in (layer.layers if isinstance(layer, Chain) else [layer])]
-        for first, second in pairwise(flat):
-            if first.out_shape != second.in_shape:
-                raise ValueError(
-                    f"{type(second).__name__} expects shape {second.in_shape}; got {first.out_shape} from "
-                    f"{type(first).__name__} before it"
-                )
+        flat = links_of(*layers)
         super().__init__(flat[0].in_shape, flat[-1].out_shape)
         self._layers = nn.ModuleList(flat)
 
@@ -240,19 +245,11 @@ class BijectiveChain(Chain, Bijection):
 
     def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
         check_shape(z, self.in_shape)
-        total = z.new_zeros(z.shape[:1])
-        for layer in self._bijections:
-            z, log_det = layer.forward_with_log_det(z)
-            total = total + log_det
-        return z, total
+        return _with_log_det(z, [layer.forward_with_log_det for layer in self._bijections])
 
     def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
         check_shape(x, self.out_shape)
-        total = x.new_zeros(x.shape[:1])
-        for layer in reversed(self._bijections):
-            x, log_det = layer.inverse_with_log_det(x)
-            total = total + log_det
-        return x, total
+        return _with_log_det(x, [layer.inverse_with_log_det for layer in reversed(self._bijections)])
 
 
 def chain(*layers: Injection) -> Chain:
@@ -267,10 +264,26 @@ def chain(*layers: Injection) -> Chain:
     return BijectiveChain(*bijections) if len(bijections) == len(layers) else Chain(*layers)
 
 
-class Identity(Bijection):
-    """The map that does nothing: as h, it leaves the latent density a standard Gaussian."""
+class Rearrangement(Bijection):
+    """A bijection that only moves coordinates about; a subclass gives ``forward`` and ``inverse``."""
 
     isometric = True
+
+    def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
+        return self.forward(z), lambda tangents: fold(self.forward, tangents)
+
+    def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
+        return self.inverse(x), lambda tangents: fold(self.inverse, tangents)
+
+    def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        return self.forward(z), z.new_zeros(z.shape[:1])
+
+    def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.inverse(x), x.new_zeros(x.shape[:1])
+
+
+class Identity(Rearrangement):
+    """The map that does nothing: as h, it leaves the latent density a standard Gaussian."""
 
     def __init__(self, features: int | Shape):
         super().__init__(as_shape(features))
@@ -280,18 +293,6 @@ class Identity(Bijection):
 
     def inverse(self, x: Tensor) -> Tensor:
         return x
-
-    def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
-        return z, lambda tangents: tangents
-
-    def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
-        return x, lambda tangents: tangents
-
-    def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        return z, z.new_zeros(z.shape[:1])
-
-    def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return x, x.new_zeros(x.shape[:1])
 
 
 def as_shape(features: int | Shape) -> Shape:
@@ -314,6 +315,14 @@ def fold(function: Callable[[Tensor], Tensor], tangents: Tensor) -> Tensor:
     return out.unflatten(0, tangents.shape[:2])
 
 
+def _with_log_det(values: Tensor, maps: Sequence[Callable[[Tensor], tuple[Tensor, Tensor]]]) -> tuple[Tensor, Tensor]:
+    total = values.new_zeros(values.shape[:1])
+    for each in maps:
+        values, log_det = each(values)
+        total = total + log_det
+    return values, total
+
+
 def _composed(maps: list[TangentMap]) -> TangentMap:
     def apply(tangents: Tensor) -> Tensor:
         for tangent_map in maps:
@@ -333,23 +342,3 @@ def _jvp_bundle(function: Callable[[Tensor], Tensor], at: Tensor) -> TangentMap:
         return out
 
     return apply
-
-
-__all__ = [
-    "Bijection",
-    "BijectiveChain",
-    "Chain",
-    "Identity",
-    "Injection",
-    "Shape",
-    "TangentMap",
-    "as_shape",
-    "chain",
-    "check_shape",
-    "fold",
-    "forward_through",
-    "inverse_through",
-    "linearize_inverse_through",
-    "linearize_through",
-    "push_through",
-]

@@ -12,11 +12,25 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..errors import RankDeficientError
-from .injection import Bijection, Injection, Shape, TangentMap, as_shape, fold
+from .injection import Bijection, Injection, Rearrangement, Shape, TangentMap, as_shape, fold
 
 
-class _Matrix(Bijection):
-    """x = Az + b for a square A; a subclass gives the matrix, the solve and log|det A|."""
+class AffineMap(Bijection):
+    """x = Az + b: the log-determinant is the same everywhere."""
+
+    @abstractmethod
+    def log_abs_det(self) -> Tensor:
+        """log|det A|, a scalar."""
+
+    def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        return self.forward(z), self.log_abs_det().expand(z.shape[0])
+
+    def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.inverse(x), -self.log_abs_det().expand(x.shape[0])
+
+
+class _Matrix(AffineMap):
+    """x = Az + b for a full square A; a subclass gives the matrix, the solve and log|det A|."""
 
     def __init__(self, features: int):
         super().__init__(as_shape(features))
@@ -29,10 +43,6 @@ class _Matrix(Bijection):
     def solve(self, x: Tensor) -> Tensor:
         """A⁻¹x for each row of x, (N, n)."""
 
-    @abstractmethod
-    def log_abs_det(self) -> Tensor:
-        """log|det A|, a scalar."""
-
     def offset(self) -> Tensor | None:
         """The b above, or None."""
         return None
@@ -44,12 +54,6 @@ class _Matrix(Bijection):
         offset = self.offset()
         return self.solve(x if offset is None else x - offset)
 
-    def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        return self.forward(z), self.log_abs_det().expand(z.shape[0])
-
-    def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.inverse(x), -self.log_abs_det().expand(x.shape[0])
-
     def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
         A = self.matrix()
         return F.linear(z, A, self.offset()), lambda tangents: F.linear(tangents, A)
@@ -58,7 +62,7 @@ class _Matrix(Bijection):
         return self.inverse(x), lambda tangents: fold(self.solve, tangents)
 
 
-class Permutation(Bijection):
+class Permutation(Rearrangement):
     """x_i = z_{p(i)}, for a fixed permutation p: random, or the reversal of the order.
 
     Example:
@@ -67,7 +71,6 @@ class Permutation(Bijection):
         tensor([[3., 2., 1.]])
     """
 
-    isometric = True
     order: Tensor
 
     def __init__(self, features: int, order: Literal["random", "reverse"] = "random"):
@@ -85,18 +88,6 @@ class Permutation(Bijection):
 
     def inverse(self, x: Tensor) -> Tensor:
         return x.index_select(-1, self.order.argsort())
-
-    def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
-        return self.forward(z), self.forward
-
-    def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
-        return self.inverse(x), self.inverse
-
-    def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        return self.forward(z), z.new_zeros(z.shape[:1])
-
-    def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.inverse(x), x.new_zeros(x.shape[:1])
 
 
 class LULinear(_Matrix):
@@ -230,8 +221,8 @@ class Whitening(_Matrix):
 class OrthonormalEmbedding(Injection):
     r"""x = μ + Uy with UᵀU = I, from D′ to D dimensions; isometric, so that the volume needs only the map before it.
 
-    Fixed, as :meth:`pca` makes it, or trained: then U is the orthonormal factor of a free D×D′ matrix, which keeps it
-    orthonormal at every step.
+    U starts at random; :meth:`initialise` sets it to the leading principal directions of data. A trained U is the
+    orthonormal factor of a free D×D′ matrix, which keeps it orthonormal at every step.
 
     Args:
         features: D′.
@@ -242,8 +233,9 @@ class OrthonormalEmbedding(Injection):
     Example:
         >>> import torch
         >>> data = torch.randn(100, 2) @ torch.randn(2, 5)
-        >>> layer = OrthonormalEmbedding.pca(data, 2)
-        >>> torch.allclose(layer(layer.inverse(data)), data, atol=1e-4)
+        >>> layer = OrthonormalEmbedding(2, 5)
+        >>> y = layer.initialise(data)
+        >>> torch.allclose(layer(y), data, atol=1e-4)
         True
     """
 
@@ -282,13 +274,6 @@ class OrthonormalEmbedding(Injection):
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         self._restore_orthonormality()
         return self
-
-    @classmethod
-    def pca(cls, data: Tensor, features: int, trainable: bool = False) -> OrthonormalEmbedding:
-        """The mean and the leading principal directions of data, (N, *shape)."""
-        layer = cls(features, tuple(data.shape[1:]), trainable).to(data)
-        layer.initialise(data)
-        return layer
 
     @torch.no_grad()
     def initialise(self, x: Tensor) -> Tensor:
@@ -348,14 +333,3 @@ def inverse_product(layers: Sequence[Bijection], features: int) -> Tensor:
 
 def _random_rotation(size: int) -> Tensor:
     return torch.linalg.qr(torch.randn(size, size))[0]
-
-
-__all__ = [
-    "FreeLinear",
-    "LULinear",
-    "OrthonormalEmbedding",
-    "Permutation",
-    "Whitening",
-    "inverse_product",
-    "tail_weights",
-]

@@ -5,13 +5,18 @@ Reference: Dinh et al., Density estimation using Real NVP, arXiv:1605.08803, sec
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 import torch
 from torch import Tensor
 
-from .injection import Bijection, Injection, Shape, TangentMap, fold
+from .injection import Bijection, Injection, Rearrangement, Shape, TangentMap
+
+T = TypeVar("T")
 
 
-class Squeeze(Bijection):
+class Squeeze(Rearrangement):
     """Latent (4C, H/2, W/2) to data (C, H, W): each pixel's four channels become a 2×2 block.
 
     Args:
@@ -22,8 +27,6 @@ class Squeeze(Bijection):
         >>> Squeeze((1, 4, 4)).inverse(torch.zeros(7, 1, 4, 4)).shape
         torch.Size([7, 4, 2, 2])
     """
-
-    isometric = True
 
     def __init__(self, shape: Shape):
         channels, height, width = shape
@@ -39,23 +42,11 @@ class Squeeze(Bijection):
         z = x.unflatten(3, (-1, 2)).unflatten(2, (-1, 2))  # (B, C, H/2, 2, W/2, 2)
         return z.permute(0, 1, 3, 5, 2, 4).flatten(1, 3)
 
-    def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
-        return self.forward(z), lambda tangents: fold(self.forward, tangents)
-
-    def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
-        return self.inverse(x), lambda tangents: fold(self.inverse, tangents)
-
-    def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        return self.forward(z), z.new_zeros(z.shape[:1])
-
-    def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.inverse(x), x.new_zeros(x.shape[:1])
-
 
 class Split(Injection):
     """Latent (C/2, H, W) to data (C, H, W): the second half of the channels is zero; the left inverse drops it.
 
-    This is how a multi-scale flow becomes the first part of a rectangular one: the input is padded twice.
+    It makes a multi-scale flow rectangular in itself: the input is padded once more.
     """
 
     isometric = True
@@ -65,23 +56,17 @@ class Split(Injection):
             raise ValueError(f"expected an even number of channels; got {shape[0]}")
         super().__init__((shape[0] // 2, *shape[1:]), shape)
 
-    def _pad(self, z: Tensor) -> Tensor:
+    def forward(self, z: Tensor) -> Tensor:
         return torch.cat((z, torch.zeros_like(z)), dim=-len(self.out_shape))
 
-    def _drop(self, x: Tensor) -> Tensor:
+    def inverse(self, x: Tensor) -> Tensor:
         return x.narrow(-len(self.out_shape), 0, self.in_shape[0])
 
-    def forward(self, z: Tensor) -> Tensor:
-        return self._pad(z)
-
-    def inverse(self, x: Tensor) -> Tensor:
-        return self._drop(x)
-
     def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
-        return self._pad(z), self._pad
+        return self.forward(z), self.forward
 
     def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
-        return self._drop(x), self._drop
+        return self.inverse(x), self.inverse
 
 
 class OnFirstHalf(Bijection):
@@ -105,44 +90,34 @@ class OnFirstHalf(Bijection):
     def _join(self, first: Tensor, second: Tensor) -> Tensor:
         return torch.cat((first, second), dim=-len(self.in_shape))
 
+    def _on_first(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        first, second = self._halves(x)
+        return self._join(function(first), second)
+
+    def _on_first_with(self, function: Callable[[Tensor], tuple[Tensor, T]], x: Tensor) -> tuple[Tensor, T]:
+        first, second = self._halves(x)
+        value, more = function(first)
+        return self._join(value, second), more
+
     def forward(self, z: Tensor) -> Tensor:
-        first, second = self._halves(z)
-        return self._join(self.inner(first), second)
+        return self._on_first(self.inner, z)
 
     def inverse(self, x: Tensor) -> Tensor:
-        first, second = self._halves(x)
-        return self._join(self.inner.inverse(first), second)
-
-    def _on_first(self, inner_map: TangentMap) -> TangentMap:
-        def tangent_map(tangents: Tensor) -> Tensor:
-            first, second = self._halves(tangents)
-            return self._join(inner_map(first), second)
-
-        return tangent_map
+        return self._on_first(self.inner.inverse, x)
 
     def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
-        first, second = self._halves(z)
-        value, inner_map = self.inner.linearize(first)
-        return self._join(value, second), self._on_first(inner_map)
+        value, inner_map = self._on_first_with(self.inner.linearize, z)
+        return value, lambda tangents: self._on_first(inner_map, tangents)
 
     def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
-        first, second = self._halves(x)
-        value, inner_map = self.inner.linearize_inverse(first)
-        return self._join(value, second), self._on_first(inner_map)
+        value, inner_map = self._on_first_with(self.inner.linearize_inverse, x)
+        return value, lambda tangents: self._on_first(inner_map, tangents)
 
     def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        first, second = self._halves(z)
-        value, log_det = self.inner.forward_with_log_det(first)
-        return self._join(value, second), log_det
+        return self._on_first_with(self.inner.forward_with_log_det, z)
 
     def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        first, second = self._halves(x)
-        value, log_det = self.inner.inverse_with_log_det(first)
-        return self._join(value, second), log_det
+        return self._on_first_with(self.inner.inverse_with_log_det, x)
 
     def initialise(self, x: Tensor) -> Tensor:
-        first, second = self._halves(x)
-        return self._join(self.inner.initialise(first), second)
-
-
-__all__ = ["OnFirstHalf", "Split", "Squeeze"]
+        return self._on_first(self.inner.initialise, x)

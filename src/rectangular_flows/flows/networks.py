@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -23,8 +23,6 @@ from torch import Tensor, nn
 from .description import Described
 from .injection import TangentMap, fold
 from .tangents import tangent_mlp
-
-Activation = Literal["tanh", "silu", "relu"]
 
 
 class Network(Described, nn.Module, ABC):
@@ -36,11 +34,6 @@ class Network(Described, nn.Module, ABC):
     @abstractmethod
     def linearize(self, x: Tensor) -> tuple[Tensor, TangentMap]:
         """The output and the tangent map t ↦ (∂y/∂x)t for bundles (B, K, *in)."""
-
-    def push(self, x: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
-        """(x, t) → (y, (∂y/∂x)t), with t of shape (B, K, *in)."""
-        y, tangent_map = self.linearize(x)
-        return y, tangent_map(tangents)
 
 
 class MLP(Network):
@@ -64,19 +57,19 @@ class MLP(Network):
         inputs: int,
         outputs: int,
         hidden: Sequence[int] = (64, 64),
-        activation: Activation = "silu",
+        activation: str = "silu",
         zero_init: bool = False,
     ):
         super().__init__()
         sizes = [inputs, *hidden, outputs]
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
-        self.activation: Activation = check_activation(activation)
+        self.activation = _checked(activation)
         self.activation_size = max(sizes)
         if zero_init:
             _zero(self.layers[-1])
 
     def forward(self, x: Tensor) -> Tensor:
-        value = _VALUE[self.activation]
+        value = ACTIVATIONS[self.activation].value
         *first, last = self._weights()
         for weight, bias in first:
             x = value(F.linear(x, weight, bias))
@@ -89,7 +82,7 @@ class MLP(Network):
         slopes = []
         *first, last = self._weights()
         for weight, bias in first:
-            x, slope = _WITH_SLOPE[self.activation](F.linear(x, weight, bias))
+            x, slope = ACTIVATIONS[self.activation].with_slope(F.linear(x, weight, bias))
             slopes.append(slope)
         y = F.linear(x, *last)
 
@@ -97,7 +90,52 @@ class MLP(Network):
         return y, lambda tangents: tangent_mlp(tangents, slopes, weights)
 
 
-class ResidualMLP(Network):
+class _Residual(Network):
+    """first layer → blocks of (activation, layer, activation, layer, skip) → activation → last layer."""
+
+    first: nn.Module
+    blocks: nn.ModuleList
+    last: nn.Module
+    activation: str
+
+    @staticmethod
+    @abstractmethod
+    def tangent(layer: nn.Module, tangents: Tensor) -> Tensor:
+        """A bundle of tangents carried through one layer, which is the layer without its bias."""
+
+    def _pairs(self) -> Iterator[tuple[nn.Module, nn.Module]]:
+        yield from self.blocks  # type: ignore[misc]
+
+    def forward(self, x: Tensor) -> Tensor:
+        value = ACTIVATIONS[self.activation].value
+        x = self.first(x)
+        for first, second in self._pairs():
+            x = x + second(value(first(value(x))))
+        y: Tensor = self.last(value(x))
+        return y
+
+    def linearize(self, x: Tensor) -> tuple[Tensor, TangentMap]:
+        with_slope, tangent = ACTIVATIONS[self.activation].with_slope, self.tangent
+        x = self.first(x)
+        slopes = []
+        for first, second in self._pairs():
+            inner, slope_in = with_slope(x)
+            inner, slope_out = with_slope(first(inner))
+            x = x + second(inner)
+            slopes.append((slope_in, slope_out))
+        y, last_slope = with_slope(x)
+
+        def tangent_map(tangents: Tensor) -> Tensor:
+            tangents = tangent(self.first, tangents)
+            for (first, second), (slope_in, slope_out) in zip(self._pairs(), slopes, strict=True):
+                inner = tangent(first, tangents * slope_in.unsqueeze(1)) * slope_out.unsqueeze(1)
+                tangents = tangents + tangent(second, inner)
+            return tangent(self.last, tangents * last_slope.unsqueeze(1))
+
+        return self.last(y), tangent_map
+
+
+class ResidualMLP(_Residual):
     """linear → blocks of (activation, linear, activation, linear, skip) → activation → linear.
 
     Args:
@@ -120,34 +158,24 @@ class ResidualMLP(Network):
         outputs: int,
         width: int = 64,
         blocks: int = 1,
-        activation: Activation = "silu",
+        activation: str = "silu",
         zero_init: bool = False,
     ):
         super().__init__()
         self.first = nn.Linear(inputs, width)
-        self.blocks = nn.ModuleList(nn.ModuleList([nn.Linear(width, width) for _ in range(2)]) for _ in range(blocks))
+        self.blocks = _blocks(blocks, lambda: nn.Linear(width, width))
         self.last = nn.Linear(width, outputs)
-        self.activation: Activation = check_activation(activation)
+        self.activation = _checked(activation)
         self.activation_size = max(inputs, width, outputs)
         if zero_init:
             _zero(self.last)
 
-    def forward(self, x: Tensor) -> Tensor:
-        value = _VALUE[self.activation]
-        y: Tensor = self.last(value(_residual(self.first(x), self.blocks, value)))
-        return y
-
-    def linearize(self, x: Tensor) -> tuple[Tensor, TangentMap]:
-        x, trunk, slope = _linearize_residual(self.first(x), self.blocks, self.activation, _linear_tangent)
-
-        def tangent_map(tangents: Tensor) -> Tensor:
-            tangents = trunk(F.linear(tangents, self.first.weight))
-            return F.linear(tangents * slope.unsqueeze(1), self.last.weight)
-
-        return self.last(x), tangent_map
+    @staticmethod
+    def tangent(layer: nn.Module, tangents: Tensor) -> Tensor:
+        return F.linear(tangents, layer.weight)  # type: ignore[arg-type]
 
 
-class ResidualConvNet(Network):
+class ResidualConvNet(_Residual):
     """The convolutional coupler of the paper's image experiments.
 
     convolution 3×3 → ``blocks`` × (relu, convolution 3×3, relu, convolution 3×3, skip) → relu → convolution 1×1 →
@@ -156,6 +184,7 @@ class ResidualConvNet(Network):
     Args:
         inputs: channels of the input.
         outputs: channels of the output; height and width are kept.
+        size: (height, width).
         width: channels of the hidden layers.
         blocks: number of residual blocks.
         activation: "relu" as published, or "tanh", "silu".
@@ -174,35 +203,30 @@ class ResidualConvNet(Network):
         size: tuple[int, int],
         width: int = 64,
         blocks: int = 8,
-        activation: Activation = "relu",
+        activation: str = "relu",
         zero_init: bool = False,
     ):
         super().__init__()
         self.first = nn.Conv2d(inputs, width, 3, padding=1, bias=False)
-        self.blocks = nn.ModuleList(
-            nn.ModuleList([nn.Conv2d(width, width, 3, padding=1) for _ in range(2)]) for _ in range(blocks)
-        )
+        self.blocks = _blocks(blocks, lambda: nn.Conv2d(width, width, 3, padding=1))
         self.last = nn.Conv2d(width, outputs, 1)
+        self.activation = _checked(activation)
         self.scale = nn.Parameter(torch.zeros(outputs, 1, 1) if zero_init else torch.ones(outputs, 1, 1))
         self.bias = nn.Parameter(torch.zeros(outputs, 1, 1))
-        self.activation: Activation = check_activation(activation)
         self.activation_size = max(inputs, width, outputs) * size[0] * size[1]
 
+    @staticmethod
+    def tangent(layer: nn.Module, tangents: Tensor) -> Tensor:
+        return fold(lambda t: F.conv2d(t, layer.weight, padding=layer.padding), tangents)  # type: ignore[call-overload]
+
     def forward(self, x: Tensor) -> Tensor:
-        value = _VALUE[self.activation]
-        y = self.last(value(_residual(self.first(x), self.blocks, value)))
-        return self.scale * torch.tanh(y) + self.bias
+        return self.scale * torch.tanh(super().forward(x)) + self.bias
 
     def linearize(self, x: Tensor) -> tuple[Tensor, TangentMap]:
-        x, trunk, slope = _linearize_residual(self.first(x), self.blocks, self.activation, _conv_tangent)
-        y = torch.tanh(self.last(x))
-        last_slope = self.scale * (1 - y * y)
-
-        def tangent_map(tangents: Tensor) -> Tensor:
-            tangents = trunk(_conv_tangent(self.first, tangents)) * slope.unsqueeze(1)
-            return _conv_tangent(self.last, tangents) * last_slope.unsqueeze(1)
-
-        return self.scale * y + self.bias, tangent_map
+        output, inner_map = super().linearize(x)
+        y = torch.tanh(output)
+        slope = (self.scale * (1 - y * y)).unsqueeze(1)
+        return self.scale * y + self.bias, lambda tangents: inner_map(tangents) * slope
 
 
 class Constant(Network):
@@ -221,11 +245,12 @@ class Constant(Network):
         return self.forward(x), lambda tangents: tangents.new_zeros((*tangents.shape[:2], size))
 
 
-def check_activation(name: str) -> Activation:
-    """The name itself, or a ValueError that lists the names there are."""
-    if name not in _VALUE:
-        raise ValueError(f"expected an activation among {', '.join(_VALUE)}; got {name!r}")
-    return name  # type: ignore[return-value]
+@dataclass(frozen=True)
+class Activation:
+    """An activation function, and the same with its derivative."""
+
+    value: Callable[[Tensor], Tensor]
+    with_slope: Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 def _tanh_with_slope(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -243,53 +268,21 @@ def _relu_with_slope(x: Tensor) -> tuple[Tensor, Tensor]:
     return torch.relu(x), (x > 0).to(x.dtype)
 
 
-_VALUE: dict[str, Callable[[Tensor], Tensor]] = {"tanh": torch.tanh, "silu": F.silu, "relu": torch.relu}
-_WITH_SLOPE: dict[str, Callable[[Tensor], tuple[Tensor, Tensor]]] = {
-    "tanh": _tanh_with_slope,
-    "silu": _silu_with_slope,
-    "relu": _relu_with_slope,
+ACTIVATIONS = {
+    "tanh": Activation(torch.tanh, _tanh_with_slope),
+    "silu": Activation(F.silu, _silu_with_slope),
+    "relu": Activation(torch.relu, _relu_with_slope),
 }
-_LayerTangent = Callable[[nn.Module, Tensor], Tensor]
 
 
-def _linear_tangent(layer: nn.Module, tangents: Tensor) -> Tensor:
-    return F.linear(tangents, layer.weight)  # type: ignore[arg-type]
+def _checked(activation: str) -> str:
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"expected an activation among {', '.join(ACTIVATIONS)}; got {activation!r}")
+    return activation
 
 
-def _conv_tangent(layer: nn.Module, tangents: Tensor) -> Tensor:
-    return fold(lambda t: F.conv2d(t, layer.weight, padding=layer.padding), tangents)  # type: ignore[call-overload]
-
-
-def _pairs(blocks: nn.ModuleList) -> Iterator[tuple[nn.Module, nn.Module]]:
-    yield from blocks  # type: ignore[misc]
-
-
-def _residual(x: Tensor, blocks: nn.ModuleList, value: Callable[[Tensor], Tensor]) -> Tensor:
-    for first, second in _pairs(blocks):
-        x = x + second(value(first(value(x))))
-    return x
-
-
-def _linearize_residual(
-    x: Tensor, blocks: nn.ModuleList, activation: Activation, layer_tangent: _LayerTangent
-) -> tuple[Tensor, TangentMap, Tensor]:
-    """Residual blocks and the activation after them: its value, the blocks' tangent map, its slope."""
-    with_slope = _WITH_SLOPE[activation]
-    slopes = []
-    for first, second in _pairs(blocks):
-        inner, slope_in = with_slope(x)
-        inner, slope_out = with_slope(first(inner))
-        x = x + second(inner)
-        slopes.append((slope_in, slope_out))
-    y, last_slope = with_slope(x)
-
-    def trunk(tangents: Tensor) -> Tensor:
-        for (first, second), (slope_in, slope_out) in zip(_pairs(blocks), slopes, strict=True):
-            inner = layer_tangent(first, tangents * slope_in.unsqueeze(1)) * slope_out.unsqueeze(1)
-            tangents = tangents + layer_tangent(second, inner)
-        return tangents
-
-    return y, trunk, last_slope
+def _blocks(count: int, layer: Callable[[], nn.Module]) -> nn.ModuleList:
+    return nn.ModuleList(nn.ModuleList([layer() for _ in range(2)]) for _ in range(count))
 
 
 def _zero(layer: nn.Module) -> None:

@@ -86,6 +86,3 @@ class Pad(Injection):
 
     def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
         return self.inverse(x), lambda tangents: self._gather(tangents, 2)
-
-
-__all__ = ["Pad"]

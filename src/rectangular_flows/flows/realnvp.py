@@ -5,19 +5,43 @@ Reference: Dinh et al., Density estimation using Real NVP, arXiv:1605.08803.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeVar
 
 from .actnorm import ActNorm
-from .coupling import AffineCoupling, CheckerboardMask, Mask, Scale, even_odd, halves, keep_nothing, leading
+from .coupling import CheckerboardMask, Coupling, Mask, even_odd, halves, keep_nothing, leading
 from .injection import Bijection, BijectiveChain, Chain, Shape, as_shape
 from .linear import FreeLinear, LULinear, Permutation, inverse_product
 from .multiscale import OnFirstHalf, Split, Squeeze
-from .networks import MLP, Activation, Constant, Network, ResidualConvNet, ResidualMLP
+from .networks import MLP, Constant, Network, ResidualConvNet, ResidualMLP
+from .transformers import Transformer, as_transformer
+
+T = TypeVar("T")
+
+
+def _residual(inputs: int, outputs: int, hidden: Sequence[int], activation: str, zero_init: bool) -> Network:
+    if len(set(hidden)) != 1 or len(hidden) % 2:
+        raise ValueError(f"a residual network needs an even number of equal widths; got {tuple(hidden)}")
+    return ResidualMLP(inputs, outputs, hidden[0], len(hidden) // 2, activation, zero_init)
+
+
+MASKS: dict[str, Callable[[int, bool], Mask]] = {"even-odd": even_odd, "halves": halves}
+NETWORKS: dict[str, Callable[[int, int, Sequence[int], str, bool], Network]] = {"mlp": MLP, "residual": _residual}
+MIXING: dict[str, type[Permutation] | type[LULinear] | type[FreeLinear]] = {
+    "permutation": Permutation,
+    "lu": LULinear,
+    "free": FreeLinear,
+}
+
+
+def _choice(name: str, value: str, choices: Mapping[str, T]) -> T:
+    if value not in choices:
+        raise ValueError(f"expected {name} among {', '.join(choices)}; got {value!r}")
+    return choices[value]
 
 
 class RealNVP(BijectiveChain):
-    """Affine couplings in R^n with alternating masks.
+    """Couplings in R^n with alternating masks.
 
     The defaults are for users: small networks that start as the identity, with a bounded log-scale. The paper's flows are
     ``RealNVP(n, layers=10, hidden=(128,) * 4, activation="tanh", scale="exp", zero_init=False)`` for f̃ on tables and
@@ -30,14 +54,15 @@ class RealNVP(BijectiveChain):
         layers: number of couplings.
         hidden: widths of each coupling's MLP; with ``network="residual"``, equal widths, two for each residual block.
         activation: "tanh", "silu" or "relu".
-        mask: what alternates between kept and changed from layer to layer: "even-odd" indices, "halves", or a number: the
-            first so many coordinates and the rest.
-        scale: "tanh" (bounded), "exp" (as published) or "sigmoid"; see :class:`~.coupling.AffineCoupling`.
+        mask: what alternates between kept and changed from layer to layer: "even-odd" indices, "halves", or a number n
+            for the first n coordinates and the rest.
+        scale: the transformer of the couplings: "tanh" (bounded), "exp" (as published), "sigmoid", or an object; see
+            :mod:`~rectangular_flows.flows.transformers`.
         bound: largest log-scale of one layer with ``scale="tanh"``.
         network: "mlp" or "residual" (a residual MLP).
         mixing: a linear layer before each coupling: None, "permutation", "lu" or "free" (f̃ needs no log-determinant).
-        mixing_start: "identity" for mixing layers that start at random with the identity as their product, so that the whole
-            starts as the identity; "random" for a whole that starts as a random rotation or permutation.
+        mixing_start: "identity" for random mixing layers whose product is the identity, so that the whole starts as the
+            identity; "random" for a whole that starts as a random rotation or permutation.
         actnorm: an ActNorm after each coupling; call ``initialise`` with data before training.
         zero_init: start every coupling as the identity.
 
@@ -55,9 +80,9 @@ class RealNVP(BijectiveChain):
         layers: int = 6,
         hidden: Sequence[int] = (64, 64),
         *,
-        activation: Activation = "silu",
+        activation: str = "silu",
         mask: Literal["even-odd", "halves"] | int = "even-odd",
-        scale: Scale = "tanh",
+        scale: str | Transformer = "tanh",
         bound: float = 2.0,
         network: Literal["mlp", "residual"] = "mlp",
         mixing: Literal["permutation", "lu", "free"] | None = None,
@@ -66,43 +91,28 @@ class RealNVP(BijectiveChain):
         zero_init: bool = True,
     ):
         as_shape(features)
-        if isinstance(mask, str):
-            _check_choice("mask", mask, _MASKS)
-        _check_choice("network", network, ("mlp", "residual"))
         if layers < 1:
             raise ValueError(f"expected at least one layer; got {layers}")
-
-        def conditioner(chosen: Mask) -> Network:
-            if chosen.kept_size == 0:
-                return Constant(2 * chosen.changed_size)
-            sizes = chosen.kept_size, 2 * chosen.changed_size
-            if network == "mlp":
-                return MLP(*sizes, hidden=hidden, activation=activation, zero_init=zero_init)
-            if len(set(hidden)) != 1 or len(hidden) % 2:
-                raise ValueError(f"a residual network needs an even number of equal widths; got {tuple(hidden)}")
-            return ResidualMLP(*sizes, hidden[0], len(hidden) // 2, activation, zero_init)
-
-        def divided(keep_first: bool) -> Mask:
-            if features == 1:
-                return keep_nothing(features)
-            if isinstance(mask, str):
-                return _MASKS[mask](features, keep_first)
-            return leading(features, mask, keep_first)
-
-        if mixing is not None:
-            _check_choice("mixing", mixing, _MIXING)
-        _check_choice("mixing_start", mixing_start, ("identity", "random"))
+        transformer, make_network = as_transformer(scale, bound), _choice("network", network, NETWORKS)
+        make_mixing = None if mixing is None else _choice("mixing", mixing, MIXING)
+        _choice("mixing_start", mixing_start, {"identity": True, "random": True})
+        make_mask = _choice("mask", mask, MASKS) if isinstance(mask, str) else lambda n, keep: leading(n, mask, keep)
         links: list[Bijection] = []
         mixers: list[Permutation | LULinear | FreeLinear] = []
         for i in range(layers):
-            chosen = divided(keep_first=(layers - i) % 2 == 1)
-            if mixing is not None:
-                mixers.append(_MIXING[mixing](features))
+            chosen = keep_nothing(1) if features == 1 else make_mask(features, (layers - i) % 2 == 1)
+            if make_mixing is not None:
+                mixers.append(make_mixing(features))
                 links.append(mixers[-1])
-            links.append(AffineCoupling(chosen, conditioner(chosen), scale=scale, bound=bound))
+            outputs = transformer.parameters * chosen.changed_size
+            if chosen.kept_size:
+                conditioner = make_network(chosen.kept_size, outputs, hidden, activation, zero_init)
+            else:
+                conditioner = Constant(outputs)
+            links.append(Coupling(chosen, conditioner, transformer))
             if actnorm:
                 links.append(ActNorm(features))
-        if mixing is not None and mixing_start == "identity":
+        if mixers and mixing_start == "identity":
             mixers[0].start_from(inverse_product(mixers[1:], features))
         super().__init__(*links)
 
@@ -135,7 +145,7 @@ class MultiscaleRealNVP(Chain):
         width: int = 64,
         blocks: int = 8,
         *,
-        scale: Scale = "exp",
+        scale: str | Transformer = "exp",
         bound: float = 2.0,
         zero_init: bool = False,
     ):
@@ -148,7 +158,7 @@ def square_multiscale_realnvp(
     width: int = 64,
     blocks: int = 8,
     *,
-    scale: Scale = "exp",
+    scale: str | Transformer = "exp",
     bound: float = 2.0,
     zero_init: bool = False,
 ) -> BijectiveChain:
@@ -164,7 +174,7 @@ def square_multiscale_realnvp(
 
 
 def _image_links(
-    shape: Shape, width: int, blocks: int, scale: Scale, bound: float, zero_init: bool
+    shape: Shape, width: int, blocks: int, scale: str | Transformer, bound: float, zero_init: bool
 ) -> tuple[list[Bijection], list[Bijection]]:
     """Couplings on the latent side of the split and on its data side, in generative order."""
     if len(shape) != 3:
@@ -173,30 +183,16 @@ def _image_links(
     wide = squeeze.in_shape
     narrow = (wide[0] // 2, *wide[1:])
 
-    def coupling(mask: Mask) -> AffineCoupling:
-        size = (mask.shape[1], mask.shape[2])
-        net = ResidualConvNet(mask.kept_size, 2 * mask.changed_size, size, width, blocks, zero_init=zero_init)
-        return AffineCoupling(mask, net, scale=scale, bound=bound)
+    transformer = as_transformer(scale, bound)
 
-    # listed from data to latent, as in the paper, then turned round
+    def coupling(mask: Mask) -> Coupling:
+        size, outputs = (mask.shape[1], mask.shape[2]), transformer.parameters * mask.changed_size
+        net = ResidualConvNet(mask.kept_size, outputs, size, width, blocks, zero_init=zero_init)
+        return Coupling(mask, net, transformer)
+
+    # listed from data to latent, as in the paper, then reversed
     fine: list[Bijection] = [coupling(CheckerboardMask(tuple(shape), i % 2 == 0)) for i in range(3)]
     fine.append(squeeze)
     fine += [coupling(halves(wide, i % 2 == 0)) for i in range(3)]
     coarse: list[Bijection] = [coupling(CheckerboardMask(narrow, i % 2 == 0)) for i in range(4)]
     return coarse[::-1], fine[::-1]
-
-
-_MASKS: dict[str, Callable[[int, bool], Mask]] = {"even-odd": even_odd, "halves": halves}
-_MIXING: dict[str, type[Permutation] | type[LULinear] | type[FreeLinear]] = {
-    "permutation": Permutation,
-    "lu": LULinear,
-    "free": FreeLinear,
-}
-
-
-def _check_choice(name: str, value: str, choices: Iterable[str]) -> None:
-    if value not in (names := tuple(choices)):
-        raise ValueError(f"expected {name} among {', '.join(names)}; got {value!r}")
-
-
-__all__ = ["MultiscaleRealNVP", "RealNVP", "square_multiscale_realnvp"]

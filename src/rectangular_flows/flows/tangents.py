@@ -118,6 +118,3 @@ class _TangentMLP(torch.autograd.Function):
             if input_grad is not None:
                 torch.mm(g, weights[0], out=input_grad[block].flatten(0, 1))
         return input_grad, None, None, *slope_grads, *weight_grads
-
-
-__all__ = ["tangent_mlp"]

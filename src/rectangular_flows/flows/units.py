@@ -7,7 +7,6 @@ say ``changes_units = True``, so that training can measure reconstruction before
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +14,10 @@ from torch import Tensor
 
 from ..errors import check_finite
 from .injection import Bijection, Shape, TangentMap, as_shape
+from .linear import AffineMap
 
 
-class Standardise(Bijection):
+class Standardise(AffineMap):
     """x = μ + σ ⊙ z with fixed μ and σ > 0: the model sees standardised data, the user the original units.
 
     Args:
@@ -27,7 +27,7 @@ class Standardise(Bijection):
 
     Example:
         >>> import torch
-        >>> layer = Standardise.from_data(torch.tensor([[0.0, 10.0], [2.0, 30.0]]))
+        >>> layer = Standardise(mean=torch.tensor([1.0, 20.0]), scale=torch.tensor([0.5, 10.0]))
         >>> layer(torch.zeros(1, 2))
         tensor([[ 1., 20.]])
     """
@@ -46,19 +46,6 @@ class Standardise(Bijection):
         self.register_buffer("mean", mean.expand(shape).clone())
         self.register_buffer("scale", scale.expand(shape).clone())
 
-    @classmethod
-    def from_data(cls, data: Tensor, per: Literal["feature", "channel", "all"] = "feature") -> Standardise:
-        """Mean and standard deviation of data, (N, *shape), for each feature, each channel, or overall."""
-        dims = {"feature": [0], "channel": [0, *range(2, data.dim())], "all": list(range(data.dim()))}
-        if per not in dims:
-            raise ValueError(f"expected per 'feature', 'channel' or 'all'; got {per!r}")
-        mean = data.mean(dim=dims[per], keepdim=True)[0]
-        scale = (data - mean).square().mean(dim=dims[per], keepdim=True)[0].sqrt()
-        if not bool((scale > 0).all()):
-            constant = (~(scale > 0)).nonzero().tolist()
-            raise ValueError(f"no variation in features {constant[:10]}; drop constant columns first")
-        return cls(mean, scale, tuple(data.shape[1:]))
-
     def forward(self, z: Tensor) -> Tensor:
         return torch.addcmul(self.mean, z, self.scale)
 
@@ -71,14 +58,8 @@ class Standardise(Bijection):
     def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
         return self.inverse(x), lambda tangents: tangents / self.scale
 
-    def _log_det(self, batch: Tensor) -> Tensor:
-        return self.scale.log().sum().expand(batch.shape[0])
-
-    def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        return self.forward(z), self._log_det(z)
-
-    def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.inverse(x), -self._log_det(x)
+    def log_abs_det(self) -> Tensor:
+        return self.scale.log().sum()
 
 
 class Logit(Bijection):
@@ -136,6 +117,3 @@ class Logit(Bijection):
     def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
         z = self.inverse(x)
         return z, -self._log_slope(z).flatten(1).sum(dim=1)
-
-
-__all__ = ["Logit", "Standardise"]

@@ -54,6 +54,3 @@ class Average:
         if self._decay is not None:
             for parameter, value in zip(self._parameters, self.values, strict=True):
                 parameter.data, value.data = value.data, parameter.data
-
-
-__all__ = ["Average"]

@@ -72,6 +72,3 @@ def load_checkpoint(
     with safe_open(file, "pt") as opened:
         progress = Progress(**json.loads(opened.metadata()["progress"]))
     return progress, {name: tensor.to(device) for name, tensor in parts["best"].items()}
-
-
-__all__ = ["FILE", "load_checkpoint", "save_checkpoint"]

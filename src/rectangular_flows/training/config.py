@@ -79,13 +79,16 @@ def build_volume(chosen: Chosen) -> Exact | Stochastic:
 
 def describe_volume(volume: Any) -> Chosen:
     """The settings of a volume method; a class of your own is recorded by its name."""
-    from ..volume import Exact, Stochastic
+    from ..volume import CG, Exact, Stochastic
+    from ..volume.solvers import solver_name
 
     if isinstance(volume, Exact):
         return Chosen("exact", ExactVolume(volume.bundle_size, volume.codimension))
     if isinstance(volume, Stochastic):
-        kind = SOLVERS[volume.solver]
-        solver = Chosen(volume.solver, kind(volume.tol, volume.max_iter) if kind is Iterations else kind())
+        name: str = solver_name(volume.solver)
+        kind = SOLVERS.get(name, Nothing)
+        limits = (volume.solver.tol, volume.solver.max_iter) if isinstance(volume.solver, CG) else ()
+        solver = Chosen(name, kind(*limits) if kind is Iterations else kind())
         return Chosen("stochastic", StochasticVolume(volume.probes, volume.distribution, solver))
     return Chosen(type(volume).__name__, Nothing())
 

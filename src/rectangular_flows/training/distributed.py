@@ -83,6 +83,3 @@ class World:
             if self._started:
                 gc.collect()  # modules that average gradients are parts of cycles, and must not outlive the group
                 dist.destroy_process_group()
-
-
-__all__ = ["World"]

@@ -76,6 +76,3 @@ def evaluate(flow: RectangularFlow, rows: Tensor, config: TrainingConfig, metric
     ):  # β changes, so that its objective is no yardstick: likelihood among the feasible
         objective = nll + _INFEASIBLE * max(0.0, reconstruction / config.target_error - 1.05)
     return Values(objective, nll, reconstruction, {name: float(metric(flow, rows)) for name, metric in metrics.items()})
-
-
-__all__ = ["Metric", "Values", "evaluate", "fid_like", "metrics_for"]

@@ -161,16 +161,3 @@ def _csv(history: list[Epoch], header: bool) -> str:
         writer.writerow(history[0].flat())
     writer.writerows(line.flat().values() for line in history)
     return text.getvalue()
-
-
-__all__ = [
-    "CHECKPOINT",
-    "CONFIG",
-    "FAILURE",
-    "HISTORY",
-    "TABLE",
-    "RunFolder",
-    "last_epoch",
-    "read_config",
-    "read_history",
-]

@@ -384,6 +384,3 @@ class _Loop:
             f"{which}. Try a lower learning_rate, clip (say 5), warm_up, a bounded log-scale (scale='tanh'), or "
             "dtype='float64'."
         )
-
-
-__all__ = ["fit"]

@@ -45,6 +45,3 @@ def rows_within(objective: Objective, rows: Tensor, budget_mib: float, part: Par
     ):  # the codimension identity differentiates by torch.func, which forbids looking at what is saved
         each = _guessed_bytes(objective, few)
     return max(1, int(budget / each)) if each else len(rows)
-
-
-__all__ = ["rows_within", "saved_bytes"]

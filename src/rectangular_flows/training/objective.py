@@ -93,6 +93,3 @@ class Objective(nn.Module):
 
 def _squared_distance(y: Tensor, y_hat: Tensor) -> Tensor:
     return (y - y_hat).flatten(1).square().sum(dim=1)
-
-
-__all__ = ["Objective", "Part", "Terms"]

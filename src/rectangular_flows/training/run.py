@@ -105,6 +105,3 @@ class Run:
     def finished(self) -> str:
         """Why it ended, if it did."""
         return self.progress.finished
-
-
-__all__ = ["Epoch", "Progress", "Run"]

@@ -75,6 +75,3 @@ def dual_step(config: TrainingConfig, beta: float, reconstruction: float) -> flo
 
 def _cosine(start: float, end: float, progress: float) -> float:
     return end + (start - end) * 0.5 * (1 + math.cos(math.pi * progress))
-
-
-__all__ = ["annealing", "dual_step", "learning_rate", "likelihood_weight"]

@@ -54,6 +54,3 @@ def threads_for(flow: RectangularFlow, batch_size: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-__all__ = ["choose_device", "make_optimiser", "seed_everything", "threads_for"]

@@ -75,6 +75,3 @@ class StopSignals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before = {}
-
-
-__all__ = ["Interrupted", "StopSignals"]

@@ -67,6 +67,3 @@ def tail_weights(flow: RectangularFlow, train: Rows, like: Tensor, exponent: flo
         return None
     some = take(train, shuffled(len(train), seed)[:_ROWS], like.device, like.dtype)
     return TailWeights.of(flow.to_model_units(some), exponent)
-
-
-__all__ = ["TailWeights", "tail_weights"]

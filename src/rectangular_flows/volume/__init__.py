@@ -4,15 +4,20 @@ from .bundle import log_volume
 from .codimension import codimension_log_volume
 from .conjugate_gradient import Solution, conjugate_gradient
 from .exact import Exact
-from .stochastic import Diagnostics, Stochastic, draw_probes
+from .solvers import CG, PCG, Direct, Solver, register_solver
+from .stochastic import Stochastic, draw_probes
 
 __all__ = [
-    "Diagnostics",
+    "CG",
+    "PCG",
+    "Direct",
     "Exact",
     "Solution",
+    "Solver",
     "Stochastic",
     "codimension_log_volume",
     "conjugate_gradient",
     "draw_probes",
     "log_volume",
+    "register_solver",
 ]

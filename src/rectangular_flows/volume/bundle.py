@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RankDeficientError, check_finite, in_transform
-from ..flows.injection import Chain, Injection, TangentMap, check_shape, forward_through
+from ..flows.injection import Injection, TangentMap, check_shape, links_of
 
 
 class HasLayers(Protocol):
@@ -29,33 +29,19 @@ class HasLayers(Protocol):
         """Pad, f̃, and the outer injections."""
 
 
-def links_of(flow: HasLayers | Injection) -> list[Injection]:
-    """The links of f, from a rectangular flow, a chain, or a single injection."""
-    if isinstance(flow, Chain):
-        return flow.layers
-    if isinstance(flow, Injection):
-        return [flow]
-    return flow.layers()
-
-
 def core_and_tail(flow: HasLayers | Injection, z: Tensor) -> tuple[list[Injection], list[Injection]]:
     """The links of f as (core, tail), with the shape of z checked against the first.
 
     The tail is the longest run of isometric links at the data end, which changes no volume; the core is empty if f is
     isometric altogether.
     """
-    links = links_of(flow)
+    links = links_of(flow) if isinstance(flow, Injection) else flow.layers()
     if links[0]._in_shape is not None:
         check_shape(z, links[0].in_shape)
     cut = len(links)
     while cut and links[cut - 1].isometric:
         cut -= 1
     return links[:cut], links[cut:]
-
-
-def finish(tail: list[Injection], x: Tensor) -> Tensor:
-    """Carry the point, without tangents, through the isometric tail."""
-    return forward_through(tail, x)
 
 
 def basis(z: Tensor, start: int = 0, stop: int | None = None) -> Tensor:
@@ -169,16 +155,3 @@ def _check_rank(tangents: Tensor, R: Tensor) -> None:
         "manifold is folded or collapsed there. Try float64, a smaller latent dimension, a bounded log-scale "
         "(scale='tanh'), or more weight on the likelihood, which penalises collapse."
     )
-
-
-__all__ = [
-    "HasLayers",
-    "basis",
-    "check_jacobian",
-    "core_and_tail",
-    "factorise",
-    "finish",
-    "links_of",
-    "log_volume",
-    "transpose",
-]

@@ -68,6 +68,3 @@ def _check_log_det(log_det: Tensor) -> None:
             "instead of FreeLinear, or bound the log-scale (scale='tanh')."
         )
     check_jacobian(log_det)
-
-
-__all__ = ["codimension_log_volume", "codimension_of"]

@@ -89,6 +89,3 @@ def conjugate_gradient(
     # the recursion may think better of itself than it is, in low precision: one more product tells the truth
     true = torch.where(scale > 0, (rhs - product(u)).norm(dim=-1) / scale, torch.zeros_like(scale))
     return Solution(u, iterations, true, true <= 2 * tol)
-
-
-__all__ = ["Solution", "conjugate_gradient"]

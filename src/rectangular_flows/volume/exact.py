@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from ..flows.injection import Injection, linearize_through, push_through
-from .bundle import HasLayers, basis, core_and_tail, finish, log_volume
+from ..flows.injection import Injection, forward_through, linearize_through, push_through
+from .bundle import HasLayers, basis, core_and_tail, log_volume
 from .codimension import codimension_log_volume, codimension_of
 
 
@@ -52,13 +52,13 @@ class Exact:
         """(f(z), ½ log det J(z)ᵀJ(z)) for z of shape (B, d)."""
         core, tail = core_and_tail(flow, z)
         if not core:  # isometric altogether
-            return finish(tail, z), z.new_zeros(z.shape[:1])
+            return forward_through(tail, z), z.new_zeros(z.shape[:1])
         if self._use_codimension(core, z.shape[-1]):
             x, L = codimension_log_volume(core, z)
         else:
             x, tangents = self._tangents(core, z)
             L = log_volume(tangents.flatten(2))
-        return finish(tail, x), L
+        return forward_through(tail, x), L
 
     def _use_codimension(self, core: list[Injection], d: int) -> bool:
         codimension = codimension_of(core)
@@ -92,39 +92,24 @@ class Exact:
 
 
 @torch.no_grad()
-def two_log_volumes(model: HasLayers, units: list[Injection], z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(x̂, L, ŷ, L′): points and log-volumes of a chain with its unit layers and without, its tangents pushed once.
+def two_log_volumes(whole: HasLayers, model: HasLayers, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(x̂, L, ŷ, L′): points and log-volumes of a chain and of its first links, its tangents pushed once.
 
     Args:
-        model: the links in the model's units.
-        units: the links after them.
+        whole: the chain with its unit layers.
+        model: the same without them.
         z: coordinates, (B, d).
     """
     exact = Exact()
     core, tail = core_and_tail(model, z)
-    whole = [*core, *tail, *units]
+    units = whole.layers()[len(core) + len(tail) :]
     if not units:
         x, L = exact(model, z)
         return x, L, x, L
-    if not core or exact._use_codimension(core, z.shape[1]) or exact._use_codimension(whole, z.shape[1]):
-        y, model_L = exact(model, z)
-        x, L = exact(_Links(whole), z)
-        return x, L, y, model_L
+    if not core or any(exact._use_codimension(links, z.shape[1]) for links in (core, whole.layers())):
+        return *exact(whole, z), *exact(model, z)
     y, tangents = push_through(core, z, basis(z))
     model_L = log_volume(tangents.flatten(2))
     y, tangents = push_through(tail, y, tangents)
     x, tangents = push_through(units, y, tangents)
     return x, log_volume(tangents.flatten(2)), y, model_L
-
-
-@dataclass(frozen=True)
-class _Links:
-    """Some links as a whole."""
-
-    links: list[Injection]
-
-    def layers(self) -> list[Injection]:
-        return self.links
-
-
-__all__ = ["Exact", "two_log_volumes"]

@@ -1,4 +1,4 @@
-"""One small example of every layer, by name: what the generic tests run over. Extend it with your own layer."""
+"""One small example of every layer, by name: what the generic tests run over."""
 
 from __future__ import annotations
 
@@ -6,23 +6,62 @@ from collections.abc import Callable
 
 import torch
 
-from .actnorm import ActNorm
-from .coupling import AffineCoupling, CheckerboardMask, even_odd, halves
-from .injection import Identity, Injection, chain
-from .linear import FreeLinear, LULinear, OrthonormalEmbedding, Permutation, Whitening
-from .multiscale import OnFirstHalf, Split, Squeeze
-from .networks import MLP, ResidualConvNet, ResidualMLP
-from .pad import Pad
-from .realnvp import MultiscaleRealNVP, RealNVP, square_multiscale_realnvp
-from .units import Logit, Standardise
+from rectangular_flows.flows import (
+    MLP,
+    ActNorm,
+    AffineCoupling,
+    CheckerboardMask,
+    Coupling,
+    FreeLinear,
+    Identity,
+    Injection,
+    Logit,
+    LULinear,
+    MultiscaleRealNVP,
+    OnFirstHalf,
+    OrthonormalEmbedding,
+    Pad,
+    Permutation,
+    RealNVP,
+    ResidualConvNet,
+    ResidualMLP,
+    Split,
+    Squeeze,
+    Standardise,
+    Transformer,
+    Whitening,
+    chain,
+    even_odd,
+    halves,
+    square_multiscale_realnvp,
+)
+from rectangular_flows.flows.transformers import TRANSFORMERS, Tanh
+
+
+class Additive(Transformer):
+    """A transformer that is not affine in our sense, with its tangents from torch.func."""
+
+    parameters = 1
+
+    def forward(self, z, *theta):
+        return z + theta[0] ** 3, torch.zeros_like(z)
+
+    def inverse(self, x, *theta):
+        return x - theta[0] ** 3, torch.zeros_like(x)
+
+
+def _coupling(transformer):
+    return Coupling(even_odd(5, True), MLP(3, 2 * transformer.parameters, (7,), "tanh"), transformer())
+
 
 LAYERS: dict[str, Callable[[], Injection]] = {
     "identity": lambda: Identity(3),
     "pad": lambda: Pad(2, 5),
     "pad-image": lambda: Pad(3, (2, 2, 3)),
-    "coupling-even-odd": lambda: AffineCoupling(even_odd(5, True), MLP(3, 4, (7,), "tanh"), scale="exp"),
     "coupling-halves": lambda: AffineCoupling(halves(5, False), MLP(2, 6, (7, 6), "silu")),
-    "coupling-sigmoid": lambda: AffineCoupling(even_odd(4, False), ResidualMLP(2, 4, 6, 2, "tanh"), scale="sigmoid"),
+    "coupling-residual": lambda: Coupling(even_odd(4, False), ResidualMLP(2, 4, 6, 2, "tanh"), Tanh(0.5)),
+    "coupling-additive": lambda: _coupling(Additive),
+    **{f"coupling-{name}": (lambda t=t: _coupling(t)) for name, t in TRANSFORMERS.items()},
     "coupling-relu": lambda: AffineCoupling(halves(4, True), MLP(2, 4, (8,), "relu")),
     "coupling-checkerboard": lambda: AffineCoupling(
         CheckerboardMask((2, 4, 3), True), ResidualConvNet(2, 4, (4, 3), 3, 1, "silu")
@@ -56,5 +95,3 @@ LAYERS: dict[str, Callable[[], Injection]] = {
     ),
     "chain": lambda: chain(Pad(2, 4), RealNVP(4, 2, (5,), zero_init=False), Logit(4, margin=0.05)),
 }
-
-__all__ = ["LAYERS"]

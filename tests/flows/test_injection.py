@@ -6,9 +6,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from rectangular_flows.flows import Bijection, Injection
-from rectangular_flows.flows.registry import LAYERS
+from rectangular_flows.flows import Bijection, Injection, RealNVP, chain
 from tests.conftest import points, shaken
+from tests.flows.layers import LAYERS
 
 NAMES = sorted(LAYERS)
 SQUARE = [name for name in NAMES if isinstance(LAYERS[name](), Bijection)]
@@ -180,3 +180,24 @@ def test_isometric_layers_are(name):
     gram = J.mT @ J
     is_isometric = torch.allclose(gram, torch.eye(gram.shape[-1], dtype=gram.dtype).expand_as(gram), atol=1e-10)
     assert is_isometric == layer.isometric
+
+
+def test_a_layer_with_forward_and_inverse_only_is_an_injection():
+    class Paraboloid(Injection):
+        def forward(self, z):
+            return torch.cat([z, z.square().sum(-1, keepdim=True)], dim=-1)
+
+        def inverse(self, x):
+            return x[..., :-1]
+
+    class WithPush(Paraboloid):
+        def push(self, z, tangents):
+            return self(z), torch.cat([tangents, 2 * (z.unsqueeze(1) * tangents).sum(-1, keepdim=True)], dim=-1)
+
+    z, tangents = torch.randn(3, 2), torch.randn(3, 4, 2)
+    plain, own = Paraboloid((2,), (3,)), WithPush((2,), (3,))
+    torch.testing.assert_close(plain.push(z, tangents), own.push(z, tangents))
+    torch.testing.assert_close(plain.linearize(z)[1](tangents), own.linearize(z)[1](tangents))
+    chained = chain(own, RealNVP(3, zero_init=False))
+    assert chained.push(z, tangents)[1].shape == (3, 4, 3)
+    assert chained.linearize_inverse(chained(z))[1](torch.zeros(3, 1, 3)).shape == (3, 1, 2)

@@ -1,0 +1,164 @@
+r"""Solvers: how the stochastic method finds Wε = J(JᵀJ)⁻¹ε for its probes ε.
+
+:class:`Direct` builds J without a graph. :class:`CG` and :class:`PCG` solve JᵀJu = ε by conjugate gradients, where a product
+with JᵀJ is one push and one pull of a bundle, and give Wε = Ju. :data:`SOLVERS` has those that can be given by name;
+:func:`register_solver` adds one.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ..errors import NotConvergedWarning, in_transform, warn
+from ..flows.injection import Injection, TangentMap, linearize_inverse_through
+from .bundle import basis, factorise, transpose
+from .conjugate_gradient import Solution, conjugate_gradient
+
+
+class Solver(Protocol):
+    """What a solver is: a callable, called without a graph."""
+
+    def __call__(
+        self, core: list[Injection], z: Tensor, x: Tensor, tangent_map: TangentMap, probes: Tensor
+    ) -> tuple[Tensor, Solution | None]:
+        """Wε for every probe, (B, K, *out), and how an iterative solver fared.
+
+        Args:
+            core: the links of f whose volume is taken.
+            z: points, (B, d).
+            x: their images under the core, (B, *out).
+            tangent_map: t ↦ Jt there, (B, K, d) → (B, K, *out).
+            probes: ε, (B, K, d).
+        """
+
+
+@dataclass(frozen=True)
+class Direct:
+    """An explicit J from d tangents without a graph, factorised: best for small d, say up to some hundreds."""
+
+    def __call__(
+        self, core: list[Injection], z: Tensor, x: Tensor, tangent_map: TangentMap, probes: Tensor
+    ) -> tuple[Tensor, None]:
+        """Wε; see :class:`Solver`."""
+        jacobian = tangent_map(basis(z))
+        _, Q, R = factorise(jacobian.flatten(2))
+        coordinates = torch.linalg.solve_triangular(R.mT, probes.mT.to(R.dtype), upper=False)
+        return (Q @ coordinates).mT.to(z.dtype).unflatten(2, jacobian.shape[2:]), None
+
+
+@dataclass(frozen=True)
+class CG:
+    """Conjugate gradients on JᵀJ, the paper's Algorithm 1: for large d and well-conditioned flows.
+
+    It stops on values, so that torch.compile cannot trace it.
+
+    Args:
+        tol: relative residual at which it stops; a loose one biases the gradient.
+        max_iter: most iterations; 2d unless given (the paper stops at d).
+    """
+
+    tol: float = 1e-5
+    max_iter: int | None = None
+    _reported: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.tol < 0 or (self.max_iter is not None and self.max_iter < 1):
+            raise ValueError(f"expected tol ≥ 0 and max_iter ≥ 1; got {self.tol} and {self.max_iter}")
+
+    def preconditioner(self, core: list[Injection], x: Tensor, probes: Tensor) -> TangentMap | None:
+        """r ↦ Pr with P ≈ (JᵀJ)⁻¹, or None for plain conjugate gradients."""
+        return None
+
+    def __call__(
+        self, core: list[Injection], z: Tensor, x: Tensor, tangent_map: TangentMap, probes: Tensor
+    ) -> tuple[Tensor, Solution]:
+        """Wε; see :class:`Solver`."""
+        pull = transpose(tangent_map, probes)
+        solution = conjugate_gradient(
+            lambda u: pull(tangent_map(u)),
+            probes,
+            tol=self.tol,
+            max_iter=self.max_iter,
+            preconditioner=self.preconditioner(core, x, probes),
+        )
+        self._report(solution)
+        return tangent_map(solution.solution), solution
+
+    def _report(self, solution: Solution) -> None:
+        """Warn of problems that did not converge: the first time, and whenever it gets ten times worse."""
+        if in_transform(solution.residual) or bool(solution.converged.all()):
+            return
+        worst = float(solution.residual.max())
+        if worst <= 10 * self._reported.get("worst", 0.0):
+            return
+        self._reported["worst"] = worst
+        failed = int((~solution.converged).sum())
+        warn(
+            NotConvergedWarning,
+            f"conjugate gradients did not reach the relative residual {self.tol:.1e} in {failed} of "
+            f"{solution.converged.numel()} problems (worst {worst:.1e} after {int(solution.iterations.max())} iterations): "
+            "the gradient of the log-volume is biased there. Use the solver 'direct' (small d) or 'pcg', float64, a larger "
+            "max_iter or tol, or bound the log-scale of the flow.",
+        )
+
+
+@dataclass(frozen=True)
+class PCG(CG):
+    """Conjugate gradients preconditioned with EEᵀ, E = ∂f†/∂x: for badly conditioned flows of small codimension.
+
+    In exact arithmetic at most min(d, D − d) + 1 iterations are needed, each with a push and a pull of f† more.
+
+    Args:
+        tol: as in :class:`CG`.
+        max_iter: likewise.
+    """
+
+    def preconditioner(self, core: list[Injection], x: Tensor, probes: Tensor) -> TangentMap:
+        """r ↦ EEᵀr."""
+        _, inverse_map = linearize_inverse_through(core, x)
+        inverse_pull = transpose(inverse_map, x.unsqueeze(1).expand(-1, probes.shape[1], *x.shape[1:]))
+        return lambda r: inverse_map(inverse_pull(r))
+
+
+SOLVERS: dict[str, Callable[..., Solver]] = {"direct": Direct, "cg": CG, "pcg": PCG}
+
+
+def register_solver(name: str, solver: Callable[..., Solver]) -> None:
+    """Make a solver of your own known by a name.
+
+    Args:
+        name: as in ``Stochastic(solver=name)``.
+        solver: its class, or a function that makes it from its settings.
+    """
+    SOLVERS[name] = solver
+
+
+def as_solver(solver: str | Solver, **settings: Any) -> Solver:
+    """The solver itself, or the one of that name with those settings; None stands for a setting that is not given.
+
+    Raises:
+        ValueError: there is no such solver, or it has no such setting.
+    """
+    given = {name: value for name, value in settings.items() if value is not None}
+    if not isinstance(solver, str):
+        if given:
+            raise ValueError(f"{', '.join(given)} is for a solver given by name; give it to the solver: CG(tol=1e-3)")
+        return solver
+    if solver not in SOLVERS:
+        raise ValueError(f"expected a solver among {', '.join(SOLVERS)}; got {solver!r}")
+    for name in given:
+        having = [key for key, made in SOLVERS.items() if name in inspect.signature(made).parameters]
+        if solver not in having:
+            raise ValueError(f"{name} is for {' and '.join(having)}; got solver {solver!r}")
+    return SOLVERS[solver](**given)
+
+
+def solver_name(solver: object) -> str:
+    """The name a solver is registered under; that of its class where it is not."""
+    return next((name for name, made in SOLVERS.items() if made is type(solver)), type(solver).__name__)
