@@ -14,11 +14,11 @@ from rich.console import Console
 import rectangular_flows as rnf
 from rectangular_flows import flows
 from rectangular_flows.cli import main
-from rectangular_flows.cli.report import plot_command, report_command
-from rectangular_flows.cli.score import sample_command, score_command
 from rectangular_flows.data import ImageRows
 from rectangular_flows.data.images import ImagesWarning, holds_images, images_like, picture_names
 from rectangular_flows.data.rows import Picked, check, pick, split, take
+from rectangular_flows.evaluation.scores import score_file
+from rectangular_flows.plots.samples import write_samples
 from rectangular_flows.runs.build import build_flow
 from rectangular_flows.runs.launch import run_settings
 from rectangular_flows.runs.prepared import prepare
@@ -296,13 +296,14 @@ def test_fit_sample_score_evaluate_report(tmp_path, folder):
     samples = np.load(tmp_path / "samples.npy")
     assert (samples.shape, samples.dtype) == ((5, 1, 28, 28), np.uint8)
     for name in ("samples.npz", "deep/samples.png"):
-        sample_command(tmp_path / "run", 5, tmp_path / name, 0)
+        write_samples(SavedRun(tmp_path / "run"), tmp_path / name, 5, 0)
     assert (np.load(tmp_path / "samples.npz")["images"] == samples).all()
     with Image.open(tmp_path / "deep" / "samples.png") as picture:
         assert picture.size[0] > 3 * 28
     with pytest.raises(ValueError, match=r"Say -o samples\.png"):
-        sample_command(tmp_path / "run", 5, tmp_path / "samples.csv", 0)
-    score_command(tmp_path / "run", str(SAMPLES / "fashion-mnist-300.npz"), tmp_path / "scores.csv", False, True)
+        write_samples(SavedRun(tmp_path / "run"), tmp_path / "samples.csv", 5, 0)
+    done = run("score", "run", SAMPLES / "fashion-mnist-300.npz", "--coordinates", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
     lines = (tmp_path / "scores.csv").read_text().splitlines()
     assert len(lines) == 301
     assert lines[0] == "log_density,reconstruction_error,outlier_score," + ",".join(f"z{i + 1}" for i in range(6))
@@ -311,10 +312,10 @@ def test_fit_sample_score_evaluate_report(tmp_path, folder):
     figures = json.loads((tmp_path / "run" / "evaluation.json").read_text())
     assert figures["test_rows"] == 20
     assert 0 < figures["reconstruction_error"] < figures["model_reconstruction_error"]
-    plot_command(tmp_path / "run")
+    main(["plot", str(tmp_path / "run")])
     drawn = {path.stem for path in (tmp_path / "run" / "figures").iterdir()}
     assert drawn >= {"samples", "reconstructions", "manifold"}
-    report_command(tmp_path / "run", None)
+    main(["report", str(tmp_path / "run")])
     assert "784 pixels" in (tmp_path / "run" / "report.html").read_text()
 
 
@@ -328,13 +329,13 @@ def test_fit_a_folder_and_go_on(tmp_path, folder):
     done = run("fit", "--resume", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     with pytest.warns(ImagesWarning, match=r"were cropped and scaled to 10×12"):
-        score_command(tmp_path / "run", str(folder), tmp_path / "scores.csv", False, False)
+        score_file(SavedRun(tmp_path / "run"), str(folder)).write(tmp_path / "scores.csv")
     lines = (tmp_path / "scores.csv").read_text().splitlines()
     assert lines[0] == "file,log_density,reconstruction_error,outlier_score"
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
     assert [line.split(",")[0] for line in lines[1:]] == names
     with pytest.raises(ValueError, match="Expected images of 1×10×12"):
-        score_command(tmp_path / "run", str(MNIST), tmp_path / "scores.csv", False, False)
+        score_file(SavedRun(tmp_path / "run"), str(MNIST))
 
 
 # --- the paper's model

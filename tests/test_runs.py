@@ -45,8 +45,7 @@ def test_a_saved_estimator_keeps_the_names_of_its_columns(tmp_path):
     estimator.feature_names_in_ = np.array(["b", "a"], dtype=object)  # as a frame would have set them
     estimator.save(tmp_path / "model")
     np.savetxt(tmp_path / "x.csv", X[:, ::-1], delimiter=",", header="a,b", comments="")
-    done = run("score", "model", "x.csv", cwd=tmp_path)
-    assert "no outlier_score, since no run of rnf fit is there" in done.stdout
+    assert run("score", "model", "x.csv", cwd=tmp_path).returncode == 0
     found = np.loadtxt(tmp_path / "scores.csv", delimiter=",", skiprows=1)
     np.testing.assert_allclose(found[:, 0], expected, rtol=1e-4, atol=1e-4)
 
@@ -57,5 +56,5 @@ def test_few_rows_give_a_report_without_figures(tmp_path):
     done = run("report", "runs/few-d1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "runs" / "few-d1" / "report.html").read_text()
-    assert "No figures: expected at least 10 test rows" in page
+    assert "No numbers: expected at least 10 test rows" in page
     assert "--test-fraction" in refused("evaluate", "runs/few-d1", cwd=tmp_path)

@@ -9,9 +9,8 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from . import densities, errors, flows, volume
-    from .estimator import RectangularFlowEstimator
+    from .estimator import RectangularFlowEstimator, RectangularFlowOutlierDetector
     from .manifold import RectangularFlow
-    from .outliers import RectangularFlowOutlierDetector
     from .runs.saved import SavedRun
     from .storage.models import load_model as load
     from .storage.models import save_model as save
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "RectangularFlow": ".manifold",
     "RectangularFlowEstimator": ".estimator",
-    "RectangularFlowOutlierDetector": ".outliers",
+    "RectangularFlowOutlierDetector": ".estimator",
     "Run": ".training.run",
     "SavedRun": ".runs.saved",
     "TrainingConfig": ".training.config",

@@ -1,23 +1,26 @@
-"""Rectangular flows by scikit-learn's conventions: a transformer with a density."""
+"""Rectangular flows by scikit-learn's conventions: a transformer with a density, and an outlier detector."""
 
 from __future__ import annotations
 
 import inspect
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, OutlierMixin, TransformerMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from .data.rows import shuffled
+from .evaluation.scores import SCORES, calibrate, score_rows
 from .manifold import RectangularFlow
 from .runs.build import build_flow
+from .runs.calibration import Calibration
 from .settings import DEFAULT_PRESET, FitSettings, read_preset
 from .storage.models import load_model, read_description, save_model
 from .training import fit
@@ -29,8 +32,11 @@ _GIVEN = (
     *("layers", "hidden", "latent", "beta", "target_error", "volume", "probes"),
     *("epochs", "batch_size", "learning_rate", "patience", "dtype", "device"),
 )
+_FEW = 20  # rows that are too few to calibrate on
 
 
+# dataclasses, because these write the constructor that scikit-learn reads the parameters from; also that of a subclass
+@dataclass(kw_only=True, eq=False, repr=False)
 class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """A low-dimensional manifold in a table, the density on it, and coordinates of every row.
 
@@ -59,7 +65,8 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     Attributes:
         flow_: the trained :class:`~rectangular_flows.RectangularFlow`.
-        history_: one dictionary a validation.
+        history_: one dictionary for each validation.
+        calibration_: the scores of held-out rows, for the outlier score.
         latent_dim_: d.
         n_features_in_: D.
 
@@ -72,48 +79,30 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         ((200, 1), (200,), (5, 3))
     """
 
-    n_features_in_: int
-    feature_names_in_: Array
-    history_: list[dict[str, Any]]
+    latent_dim: int | Literal["auto"] = 2
+    layers: int = 6
+    hidden: tuple[int, ...] = (64, 64)
+    latent: str = "spline"
+    beta: float = 50.0
+    target_error: float | None = None
+    volume: Literal["exact", "stochastic"] = "exact"
+    probes: int = 1
+    epochs: int | Literal["auto"] = "auto"
+    batch_size: int = 500
+    learning_rate: float = 2e-3
+    patience: int | None = None
+    validation_fraction: float = 0.1
+    dtype: Literal["float32", "float64"] = "float32"
+    device: str = "auto"
+    random_state: Any = None
+    verbose: bool = False
 
-    def __init__(
-        self,
-        *,
-        latent_dim: int | Literal["auto"] = 2,
-        layers: int = 6,
-        hidden: tuple[int, ...] = (64, 64),
-        latent: str = "spline",
-        beta: float = 50.0,
-        target_error: float | None = None,
-        volume: Literal["exact", "stochastic"] = "exact",
-        probes: int = 1,
-        epochs: int | Literal["auto"] = "auto",
-        batch_size: int = 500,
-        learning_rate: float = 2e-3,
-        patience: int | None = None,
-        validation_fraction: float = 0.1,
-        dtype: Literal["float32", "float64"] = "float32",
-        device: str = "auto",
-        random_state: Any = None,
-        verbose: bool = False,
-    ):
-        self.latent_dim = latent_dim
-        self.layers = layers
-        self.hidden = hidden
-        self.latent = latent
-        self.beta = beta
-        self.target_error = target_error
-        self.volume = volume
-        self.probes = probes
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.dtype = dtype
-        self.device = device
-        self.random_state = random_state
-        self.verbose = verbose
+    flow_: RectangularFlow = field(init=False)
+    history_: list[dict[str, Any]] = field(init=False)
+    calibration_: Calibration | None = field(init=False)
+    latent_dim_: int = field(init=False)
+    n_features_in_: int = field(init=False)
+    feature_names_in_: Array = field(init=False)
 
     # --- fitting
 
@@ -153,7 +142,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             )
         self.flow_ = flow
         self.history_ = [line.flat() for line in run.history]
-        self._judge(validation if len(validation) >= 20 else rows)
+        self.calibration_ = calibrate(flow, validation if len(validation) >= _FEW else rows)
         return self
 
     def _settings(self, seed: int) -> FitSettings:
@@ -185,21 +174,15 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return int(self.latent_dim)
 
     def _rows(self, X: ArrayLike, reset: bool = False) -> Tensor:
+        """In float64: training and scoring round them, having looked at them."""
         if not reset:
             check_is_fitted(self)
-        least = 2 if reset else 1
-        values = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=least)
+        values = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)
         if reset:
             constant = np.flatnonzero(values.max(axis=0) == values.min(axis=0))
             if len(constant):
                 raise ValueError(f"columns {constant.tolist()} of X are constant; drop them: they have no density")
-        rows = torch.from_numpy(np.array(values))
-        return (
-            rows if reset else rows.to(getattr(torch, self.dtype))
-        )  # training rounds them itself, having looked at them
-
-    def _judge(self, rows: Tensor) -> None:
-        """What a subclass learns about rows it did not train on."""
+        return torch.from_numpy(np.array(values))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[no-untyped-call]
@@ -215,53 +198,54 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def transform(self, X: ArrayLike) -> Array:
         """Coordinates on the manifold, z = f†(x), (N, D) → (N, d)."""
-        return self._apply(self._flow.encode, X)
+        return self._apply("encode", self._rows(X))
 
     def inverse_transform(self, Z: ArrayLike) -> Array:
         """Points of the manifold, f(z), (N, d) → (N, D)."""
-        flow = self._flow
-        z = torch.from_numpy(np.array(Z, dtype=np.float64)).to(getattr(torch, self.dtype))
-        with torch.no_grad():
-            return flow.decode(z.to(_device(flow))).cpu().numpy()
+        check_is_fitted(self)
+        return self._apply("decode", torch.from_numpy(np.array(Z, dtype=np.float64)))
 
     def reconstruction_error(self, X: ArrayLike) -> Array:
         """Squared distance of every row from its projection, in the units of X, (N,)."""
-        return self._apply(self._flow.reconstruction_error, X)
+        return self._apply("reconstruction_error", self._rows(X))
+
+    @torch.no_grad()
+    def _apply(self, method: str, rows: Tensor) -> Array:
+        """A method of the flow, on batches of rows."""
+        rows = rows.to(self.flow_.device, self.flow_.dtype)
+        parts = [getattr(self.flow_, method)(part) for part in rows.split(self.flow_.rows_at_once())]
+        return torch.cat(parts).cpu().numpy()
 
     # --- the density
 
+    def scores(self, X: ArrayLike, *names: str) -> dict[str, Array]:
+        """Scores of every row by name, (N,) each, out of one pass over the rows.
+
+        Args:
+            X: (N, D).
+            names: of :data:`rectangular_flows.evaluation.scores.SCORES`; all that apply unless given.
+        """
+        rows = self._rows(X)
+        found, calibration = score_rows(self.flow_, rows, check=True), self.calibration_
+        usual = [name for name, score in SCORES.items() if calibration is not None or not score.calibrated]
+        return {name: SCORES[name](found, calibration) for name in names or usual}
+
     def score_samples(self, X: ArrayLike) -> Array:
         """Log-density of the projection of every row, (N,)."""
-        return self._apply(self._flow.log_prob, X)
+        return self.scores(X, "log_density")["log_density"]
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
         """Minus the training objective, in standardised units: log-density less beta times the squared distance."""
-        flow, rows = self._flow, self._rows(X).to(_device(self._flow))
-        with torch.no_grad():
-            units = flow.to_model_units(rows)
-            error = flow.in_model_units.reconstruction_error(units)
-            return float((flow.in_model_units.log_prob(units) - self.beta * error).mean())
+        found = self.scores(X, "log_density_model", "reconstruction_error_model")
+        density, error = found.values()
+        return float((density - self.beta * error).mean())
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
         """New rows, (n_samples, D); by ``random_state``, or else by the estimator's."""
-        flow = self._flow
+        check_is_fitted(self)
         state = check_random_state(self.random_state if random_state is None else random_state)
         generator = torch.Generator().manual_seed(int(state.randint(2**31)))
-        return flow.sample(n_samples, generator=generator).cpu().numpy()
-
-    @property
-    def _flow(self) -> RectangularFlow:
-        check_is_fitted(self)
-        return self.flow_
-
-    def _apply(self, function: Any, X: ArrayLike) -> Array:
-        return self._over(function, self._rows(X))
-
-    def _over(self, function: Any, rows: Tensor) -> Array:
-        rows = rows.to(_device(self.flow_))
-        with torch.no_grad():
-            parts = [function(part) for part in rows.split(self.flow_.rows_at_once())]
-        return torch.cat(parts).cpu().numpy()
+        return self.flow_.sample(n_samples, generator=generator).cpu().numpy()
 
     # --- keeping
 
@@ -279,6 +263,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             "n_features_in": self.n_features_in_,
             "feature_names_in": None if names is None else [str(name) for name in names],
             "history": self.history_,
+            "calibration": None if self.calibration_ is None else self.calibration_.listed(),
             **self._facts(),
         }
         save_model(self.flow_, folder, **{_FITTED: fitted})
@@ -304,6 +289,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         if fitted["feature_names_in"] is not None:
             estimator.feature_names_in_ = np.array(fitted["feature_names_in"], dtype=object)
         estimator.history_ = fitted["history"]
+        estimator.calibration_ = Calibration.of_estimator(fitted)
         estimator._take_facts(fitted)
         return estimator
 
@@ -321,8 +307,61 @@ def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _device(flow: RectangularFlow) -> torch.device:
-    return next(flow.parameters()).device
+@dataclass(kw_only=True, eq=False, repr=False)
+class RectangularFlowOutlierDetector(OutlierMixin, RectangularFlowEstimator):
+    """Rows that do not belong: far from the manifold, or where its density is low, judged together.
 
+    ``score_samples`` is here minus the outlier score of ``rnf score``, from the tail probabilities of log-density and
+    distance among rows that were held out of training; the log-density alone is :meth:`log_density`.
 
-__all__ = ["RectangularFlowEstimator"]
+    Args:
+        contamination: the share of the rows that ``predict`` calls outliers.
+        settings: every other argument of :class:`RectangularFlowEstimator`.
+
+    Attributes:
+        offset_: ``decision_function`` is ``score_samples`` less this.
+
+    Example:
+        >>> import numpy as np
+        >>> X = np.random.default_rng(0).normal(size=(200, 3)) * [1, 1, 0.01]
+        >>> detector = RectangularFlowOutlierDetector(latent_dim=2, epochs=2, random_state=0).fit(X)
+        >>> detector.predict([[0.0, 0.0, 5.0]])
+        array([-1])
+    """
+
+    contamination: float = 0.1
+    offset_: float = field(init=False)
+
+    def fit(self, X: ArrayLike, y: Any = None) -> Self:
+        """Learn what is usual from the rows of X, and the threshold that calls ``contamination`` of them outliers."""
+        if not 0 < self.contamination <= 0.5:
+            raise ValueError(f"expected 0 < contamination ≤ 0.5; got {self.contamination}")
+        super().fit(X, y)
+        self.offset_ = float(np.quantile(self.score_samples(X), self.contamination))
+        return self
+
+    def log_density(self, X: ArrayLike) -> Array:
+        """Log-density of the projection of every row, (N,)."""
+        return super().score_samples(X)
+
+    def score_samples(self, X: ArrayLike) -> Array:
+        """The higher, the more usual, (N,)."""
+        return -self.scores(X, "outlier_score")["outlier_score"]
+
+    def decision_function(self, X: ArrayLike) -> Array:
+        """Negative for outliers, (N,)."""
+        return self.score_samples(X) - self.offset_
+
+    def predict(self, X: ArrayLike) -> Array:
+        """−1 for outliers and 1 for the others, (N,)."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    def _facts(self) -> dict[str, Any]:
+        return {"offset": self.offset_}
+
+    def _take_facts(self, fitted: dict[str, Any]) -> None:
+        if "offset" not in fitted:
+            raise ValueError(
+                "a plain RectangularFlowEstimator was saved there; load it with RectangularFlowEstimator.load"
+            )
+        self.offset_ = fitted["offset"]

@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from rectangular_flows.cli.report import plot_command, report_command
-from rectangular_flows.cli.score import OffSphereWarning, sample_command, score_command
+from rectangular_flows.cli import main
 from rectangular_flows.data.rows import take
 from rectangular_flows.data.sphere import to_degrees
 from rectangular_flows.data.tables import DataError, read_table
+from rectangular_flows.evaluation.scores import score_file
 from rectangular_flows.plots import draw_earth
+from rectangular_flows.plots.samples import OffSphereWarning, write_samples
 from rectangular_flows.runs.saved import SavedRun
 from tests.test_cli import refused, run
 
@@ -40,17 +41,17 @@ def test_what_is_recorded(earth):
 
 def test_scores_of_other_files(earth, tmp_path):
     for name in ("bare", "places"):
-        score_command(earth / "run", str(earth / f"{name}.csv"), tmp_path / f"{name}.csv", False, False)
+        score_file(SavedRun(earth / "run"), str(earth / f"{name}.csv")).write(tmp_path / f"{name}.csv")
     bare, places = (read_table(tmp_path / f"{name}.csv").values for name in ("bare", "places"))
     np.testing.assert_allclose(bare, places[:50], rtol=1e-4, atol=1e-6)
     (tmp_path / "xyz.csv").write_text("x,y,z\n1,0,0\n0,1,0\n")
     with pytest.raises(DataError, match="'LATITUDE'"):
-        score_command(earth / "run", str(tmp_path / "xyz.csv"), tmp_path / "scores.csv", False, False)
+        score_file(SavedRun(earth / "run"), str(tmp_path / "xyz.csv"))
 
 
 def test_samples_are_places(earth, tmp_path):
     with pytest.warns(OffSphereWarning, match="from the unit sphere on average"):  # after three epochs
-        sample_command(earth / "run", 30, tmp_path / "samples.csv", 0)
+        write_samples(SavedRun(earth / "run"), tmp_path / "samples.csv", 30, 0)
     samples = read_table(tmp_path / "samples.csv")
     assert samples.columns == ("latitude", "longitude")
     assert samples.values.shape == (30, 2)
@@ -64,15 +65,15 @@ def test_numbers_maps_and_report(earth, monkeypatch):
         drawn.append((rows, title))
         return draw_earth(flow, rows, title=title, resolution=10.0)
 
-    monkeypatch.setattr("rectangular_flows.cli.report.draw_earth", coarse)
-    report_command(earth / "run", None)
+    monkeypatch.setattr("rectangular_flows.plots.run.draw_earth", coarse)
+    assert main(["report", str(earth / "run")]) == 0
     numbers = json.loads((earth / "run" / "evaluation.json").read_text())
     assert numbers["sphere_uniform_log_density"] == pytest.approx(-np.log(4 * np.pi))
     page = (earth / "run" / "report.html").read_text()
     for name in ("log_density", "kernel_log_density", "sample_distance"):
         assert np.isfinite(numbers[f"sphere_{name}"])
         assert f"{numbers[f'sphere_{name}']:.3g}" in page
-    plot_command(earth / "run")
+    assert main(["plot", str(earth / "run")]) == 0
     saved = SavedRun(earth / "run")
     for rows, title in drawn:  # in the report and as a file: the rows trained on
         assert title == "places"

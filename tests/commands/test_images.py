@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +12,9 @@ from scipy.linalg import sqrtm
 
 from rectangular_flows import load
 from rectangular_flows.cli import main
-from rectangular_flows.evaluation import image_samples
-from rectangular_flows.evaluation.image_samples import RealImages, draw_bytes, real_images
-from rectangular_flows.metrics.image_quality import ImageQuality
-from rectangular_flows.metrics.two_sample import Compared
+from rectangular_flows.evaluation import images as image_samples
+from rectangular_flows.evaluation.images import RealImages, draw_bytes
+from rectangular_flows.metrics.image_quality import Compared, ImageQuality
 from rectangular_flows.paper.image_runs import HEADLINES, KEYS, LONGER, METHODS, ImageResult, ImageRun
 from rectangular_flows.paper.images_report import PUBLISHED, fid_rows, judge, other_rows
 from rectangular_flows.runs import jobs
@@ -191,7 +191,8 @@ def test_the_floor_has_no_test_images_where_the_file_sets_none_apart(tmp_path):
     marked[:, 0, 0] = np.arange(100)
     np.save(tmp_path / "marked.npy", marked)
     settings = FitSettings.from_flat({**read_preset("image-fast"), **SMALL, "data": str(tmp_path / "marked.npy")})
-    real = real_images(settings, prepare(settings.data, 4, 0))
+    run = SimpleNamespace(settings=settings, data=prepare(settings.data, 4, 0))
+    real = RealImages.of(run)
     numbers_of = [set(part[:, 0, 0, 0].tolist()) for part in (real.test, real.train)]
     assert [len(part) for part in numbers_of] == [10, 80]
     assert not numbers_of[0] & numbers_of[1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rectangular_flows.cli import main
-from rectangular_flows.evaluation.judge import judge_run
+from rectangular_flows.evaluation.ood import judge_run
 from rectangular_flows.metrics.out_of_distribution import Detection, auroc, stump_accuracy
 from rectangular_flows.paper import ood_runs
 from rectangular_flows.paper.ood_figure import draw_directions
@@ -16,7 +16,10 @@ from rectangular_flows.paper.square_flow import SquareScores
 from rectangular_flows.plots.detection import Histogram
 from rectangular_flows.runs.saved import SavedRun
 
-SCORES = ("log_density", "log_density_model", "reconstruction_error", "combined", "typicality", "pca")
+SCORES = (
+    *("log_density", "log_density_model", "reconstruction_error", "reconstruction_error_model"),
+    *("outlier_score", "typicality", "pca"),
+)
 
 
 def test_both_directions_with_the_runs_of_images(pictures, monkeypatch, capsys):
@@ -71,8 +74,8 @@ def test_the_square_flow_is_judged_by_its_likelihoods(pictures, monkeypatch):
     np.testing.assert_array_equal(found.histograms["log_density_model"].outside_test, given["outside_test"])
     assert found.found["log_density"].auroc > 0.5  # the other units, minus the same
     assert [histogram.unit for histogram in found.histograms.values()] == [
-        "nats, units of pixels",
-        "nats, units of the model",
+        "nats, data units",
+        "nats, model units",
     ]
     assert found.method == SQUARE
 
@@ -116,7 +119,7 @@ def test_rows_of_the_table_are_means_over_seeds():
     rows = table_rows([direction("mnist", 0.9, 0.5, "K = 1", 0), direction("mnist", 1.0, 0.75, "K = 1", 1)])
     assert len(rows) == len(SCORES)
     assert rows[0] == ["mnist", "fashion-mnist", "K = 1", "log density", "97%", "95.0%", "0.6250", "4.0%"]
-    assert [row[4] for row in rows] == ["97%", "97%", "", "", "", ""]
+    assert [row[4] for row in rows] == ["97%", "97%", "", "", "", "", ""]
     both = table_rows([direction("mnist", 0.9, 0.5), direction("mnist", 0.9, 0.5, "two-step")])
     assert [row[2] for row in both if row[3] == "pca"] == ["no flow"]  # knows nothing of the method
     assert len(both) == 2 * len(SCORES) - 1

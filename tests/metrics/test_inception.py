@@ -92,16 +92,14 @@ def test_what_the_network_sees(protocol, scale, shape):
         np.testing.assert_allclose(channels, np.broadcast_to(expected, channels.shape), rtol=1e-5, atol=atol)
 
 
-def test_tensors_and_batches_of_any_size_are_the_same():
+def test_batches_of_any_size_are_the_same():
     images = pictures(23, 3, 8, 8)
     network = FeatureNetwork(Pooled(), "own")
     expected = features(images, network, cache=False)
     assert expected.shape == (23, 12)
     assert expected.dtype == np.float32
     for batch_size in (1, 7, 100):
-        np.testing.assert_allclose(
-            features(torch.from_numpy(images), network, batch_size=batch_size, cache=False), expected, atol=1e-6
-        )
+        np.testing.assert_allclose(features(images, network, batch_size=batch_size, cache=False), expected, atol=1e-6)
     np.testing.assert_array_equal(features(images[::-1], network, cache=False)[0], expected[-1])
 
 

@@ -81,7 +81,7 @@ def test_rows_are_matched_by_name(trained, tmp_path):
     write(tmp_path / "less.csv", values[:, :2], COLUMNS[:2])
     with pytest.raises(DataError, match="lacks 'up'"):
         run.rows(tmp_path / "less.csv")
-    with pytest.raises(ValueError, match=r"expected columns: 3, .* got 2 in circle"):
+    with pytest.raises(ValueError, match=r"expected 3 columns, .* circle has 2"):
         run.rows("circle")
 
 

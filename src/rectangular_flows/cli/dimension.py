@@ -16,7 +16,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exclude", metavar="NAME,…", help="all columns but these")
     add_drop_invalid(parser)
     add_seed(parser, "the rows looked at")
-    text = "picture (default: %(default)s)"
+    text = "figure (default: %(default)s)"
     parser.add_argument("-o", "--output", type=Path, default=Path("dimension.png"), help=text)
 
 
@@ -26,8 +26,9 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
     from rich.table import Table
 
-    from ..metrics.dimension import estimate_dimension, pca_spectrum
+    from ..metrics.dimension import estimate_dimension
     from ..plots.dimension import draw_dimension
+    from ..runs.display import say
     from ..runs.prepared import prepare, some_rows
     from ..settings import DataSettings
     from ..storage.files import save_figure
@@ -39,9 +40,8 @@ def run(arguments: argparse.Namespace) -> int:
     with console.status("looking at nearest neighbours …"):
         rows = some_rows(prepare(settings, None, arguments.seed).train, arguments.seed)
         found = estimate_dimension(rows, seed=arguments.seed)
-    standardised = (rows - rows.mean(axis=0)) / rows.std(axis=0)
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
-    save_figure(arguments.output, draw_dimension(found, pca_spectrum(standardised)))
+    save_figure(arguments.output, draw_dimension(found, found.spectrum))
     table = Table(box=box.SIMPLE, title=f"{settings.data}: {rows.shape[1]} columns, {found.rows:,} rows looked at")
     for heading in ("estimate", "dimension", "±"):
         table.add_column(heading, justify="left" if heading == "estimate" else "right")
@@ -49,6 +49,5 @@ def run(arguments: argparse.Namespace) -> int:
         table.add_row(name, f"{estimate.value:.2f}", f"{estimate.standard_error:.2f}")
     table.add_row("principal components with 95 % of the variance", str(found.pca_95), "")
     console.print(table)
-    text = f"suggestion: --latent-dim {found.suggestion} (which --latent-dim auto chooses)\npicture: {arguments.output}"
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
+    say(f"suggestion: --latent-dim {found.suggestion} (--latent-dim auto chooses it)", f"figure: {arguments.output}")
     return 0

@@ -23,9 +23,9 @@ def run(arguments: argparse.Namespace) -> int:
         out = Path(arguments.out or Path("runs") / _name(arguments.preset, settings))
     from rich.console import Console
 
+    from ..evaluation.scores import calibrate
     from ..runs.launch import run_settings
     from ..runs.saved import SavedRun
-    from .score import write_calibration
 
     if arguments.resume:
         refuse_changes(arguments)
@@ -34,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console()
     options = {name: getattr(arguments, name) for name in ("overwrite", "quiet", "tensorboard")}
     run, data = run_settings(settings, out, console=console, name=out.name, resume=bool(arguments.resume), **options)
-    write_calibration(run.flow, data.validation, out, settings.training.validation_rows)
+    calibrate(run.flow.cpu(), data.validation, settings.training.validation_rows).save(out)
     if not arguments.quiet:
         console.print(_summary(run, out, data.note), highlight=False, soft_wrap=True, markup=False)
     return 0

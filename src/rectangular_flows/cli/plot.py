@@ -1,4 +1,4 @@
-"""``rnf plot``: a run in pictures."""
+"""``rnf plot``: the figures of a run."""
 
 from __future__ import annotations
 
@@ -14,6 +14,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Draw and write."""
-    from .report import plot_command
+    from ..plots.run import draw_run
+    from ..runs.display import say
+    from ..runs.saved import SavedRun
+    from ..storage.files import save_figure
 
-    return plot_command(arguments.folder)
+    drawings = draw_run(SavedRun(arguments.folder))
+    folder = arguments.folder / "figures"
+    folder.mkdir(parents=True, exist_ok=True)
+    for drawing in drawings:
+        path = folder / f"{drawing.name}.png"
+        save_figure(path, drawing.figure, drawing.dpi)
+        say(str(path))
+    return 0

@@ -19,6 +19,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Draw and write."""
-    from .score import sample_command
+    from ..plots.samples import write_samples
+    from ..runs.display import say
+    from ..runs.saved import SavedRun
 
-    return sample_command(arguments.folder, arguments.count, arguments.output, arguments.seed)
+    saved = SavedRun(arguments.folder)
+    images = saved.flow.kind == "image"
+    output = arguments.output or Path("samples.npy" if images else "samples.csv")
+    write_samples(saved, output, arguments.count, arguments.seed)
+    say(f"{arguments.count} {'images' if images else 'samples'} in {output}")
+    return 0

@@ -16,8 +16,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.neighbors import NearestNeighbors
 
-from .frechet import Array, _table
+from .arrays import Array, as_table
 
+_FRACTION = 0.9  # of the ratios, the smallest, that two_nn uses
+_NEIGHBOURS = (10, 20)  # the least and the greatest number, of maximum_likelihood
+_MOST_ROWS = 20_000
 _BLOCK = 4_000_000  # numbers in a block of differences: 32 MB
 _SHARED = math.sqrt(2)  # standard errors over those of independent points; 1.1 to 1.35 in simulations of flat tori
 
@@ -37,7 +40,7 @@ class Estimate:
     """(k, estimate) for each number of neighbours; flat if the estimate does not hang on the scale."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Dimensions:
     """What the data say about the dimension of their manifold."""
 
@@ -49,14 +52,16 @@ class Dimensions:
     """A latent dimension d, 1 ≤ d < D."""
     rows: int
     """Distinct rows the estimates are from."""
+    spectrum: Array
+    """The share of the variance of standardised columns along each principal component, (D,), falling."""
 
 
-def two_nn(x: ArrayLike, fraction: float = 0.9) -> Estimate:
+def two_nn(x: ArrayLike) -> Estimate:
     r"""The intrinsic dimension from the first two neighbours of each point.
 
     The ratios :math:`\mu_i = r_{i2}/r_{i1}` follow :math:`P(\mu > t) = t^{-d}` where the density is locally constant. The
     largest are left out, as in the paper, which fits a line through the origin to −log(1 − F) against log μ; here the
-    same slope is estimated by likelihood, with m = ⌊``fraction`` · N⌋ and the rest known to be larger only:
+    same slope is estimated by likelihood, with m = ⌊0.9 N⌋ and the rest known to be larger only:
 
     .. math::
         \hat d = (m - 1) \Big/ \Bigl(\sum_{i \le m} \log\mu_{(i)} + (N - m)\log\mu_{(m)}\Bigr),
@@ -66,7 +71,6 @@ def two_nn(x: ArrayLike, fraction: float = 0.9) -> Estimate:
 
     Args:
         x: (N, D), N ≥ 5 distinct rows; equal rows are dropped with a :class:`DuplicateRowsWarning`.
-        fraction: the share of ratios used, in (0, 1].
 
     Cost: a neighbour search, O(N log N) for few columns and O(N² D) for many (over 15).
 
@@ -79,13 +83,9 @@ def two_nn(x: ArrayLike, fraction: float = 0.9) -> Estimate:
         >>> round(two_nn(x).value)
         2
     """
-    if not 0 < fraction <= 1:
-        raise ValueError(f"expected fraction in (0, 1]; got {fraction}")
     distances = _neighbours(_distinct(x, 5), 2)
     ratios = np.sort(np.log(distances[:, 1] / distances[:, 0]))
-    used = int(fraction * len(ratios) + 1e-9)
-    if used < 3:
-        raise ValueError(f"expected a fraction of the rows that is at least 3; got {used} of {len(ratios)}")
+    used = int(_FRACTION * len(ratios) + 1e-9)
     total = float(ratios[:used].sum() + (len(ratios) - used) * ratios[used - 1])
     if total == 0:
         raise ValueError(
@@ -95,8 +95,8 @@ def two_nn(x: ArrayLike, fraction: float = 0.9) -> Estimate:
     return Estimate(value, _SHARED * value / math.sqrt(used - 2))
 
 
-def maximum_likelihood(x: ArrayLike, k: tuple[int, int] = (10, 20)) -> Estimate:
-    r"""The intrinsic dimension from the first k neighbours of each point, the mean over k from ``k[0]`` to ``k[1]``.
+def maximum_likelihood(x: ArrayLike) -> Estimate:
+    r"""The intrinsic dimension from the first k neighbours of each point, the mean over k from 10 to 20.
 
     .. math::
         \hat d_k = \Bigl[\frac{1}{N(k - 1)} \sum_{i=1}^{N} \sum_{j=1}^{k-1} \log\frac{T_k(x_i)}{T_j(x_i)}\Bigr]^{-1},
@@ -105,8 +105,7 @@ def maximum_likelihood(x: ArrayLike, k: tuple[int, int] = (10, 20)) -> Estimate:
     inverses, which is the likelihood of all points together and has far less bias for small k.
 
     Args:
-        x: (N, D), more than ``k[1]`` distinct rows; equal rows are dropped with a :class:`DuplicateRowsWarning`.
-        k: the least and the greatest number of neighbours, 2 ≤ k[0] ≤ k[1].
+        x: (N, D), more than 20 distinct rows; equal rows are dropped with a :class:`DuplicateRowsWarning`.
 
     Returns:
         The mean over k, with the estimate of each k as ``curve``. The standard error is d√2/√(N(k − 1)), at the middle k:
@@ -123,9 +122,7 @@ def maximum_likelihood(x: ArrayLike, k: tuple[int, int] = (10, 20)) -> Estimate:
         >>> round(maximum_likelihood(np.stack([np.cos(angle), np.sin(angle)], axis=1)).value)
         1
     """
-    least, most = k
-    if not 2 <= least <= most:
-        raise ValueError(f"expected k with 2 ≤ k[0] ≤ k[1]; got {k}")
+    least, most = _NEIGHBOURS
     rows = _distinct(x, most + 1)
     logs = np.log(_neighbours(rows, most))
     curve = []
@@ -150,7 +147,7 @@ def pca_spectrum(x: ArrayLike) -> Array:
         >>> pca_spectrum([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]]).round(3).tolist()
         [0.9, 0.1]
     """
-    rows = _table(x, "x", 2)
+    rows = as_table(x, "x", 2)
     values = np.square(np.linalg.svd(rows - rows.mean(0), compute_uv=False))
     if np.ptp(rows, axis=0).max() == 0:
         raise ValueError(f"expected rows that differ; got {len(rows)} equal rows")
@@ -159,25 +156,7 @@ def pca_spectrum(x: ArrayLike) -> Array:
     return spectrum
 
 
-def components_for(x: ArrayLike, share: float = 0.95) -> int:
-    """How many principal components it takes for that share of the variance.
-
-    Args:
-        x: (N, D), N ≥ 2, not all rows equal.
-        share: in (0, 1]; 1 is meant up to rounding, 1e-12.
-
-    Cost: that of :func:`pca_spectrum`.
-
-    Example:
-        >>> components_for([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.0], [0.0, -1.0]], 0.85)
-        1
-    """
-    if not 0 < share <= 1:
-        raise ValueError(f"expected share in (0, 1]; got {share}")
-    return int(np.searchsorted(np.cumsum(pca_spectrum(x)), share - 1e-12)) + 1
-
-
-def estimate_dimension(x: ArrayLike, *, max_rows: int = 20_000, seed: int = 0) -> Dimensions:
+def estimate_dimension(x: ArrayLike, *, seed: int = 0) -> Dimensions:
     """All estimates for standardised columns, and a suggestion for the latent dimension d of a flow.
 
     The suggestion is the middle of :func:`two_nn` and :func:`maximum_likelihood`, rounded and kept within 1 and D − 1. Both
@@ -185,8 +164,7 @@ def estimate_dimension(x: ArrayLike, *, max_rows: int = 20_000, seed: int = 0) -
 
     Args:
         x: (N, D), D ≥ 2, with at least 22 distinct rows among those used. Constant columns count in D, not in distances.
-        max_rows: how many rows to use at most, drawn at random.
-        seed: of the rows drawn.
+        seed: of the 20,000 rows drawn, where there are more.
 
     Cost: that of two neighbour searches; seconds for 20,000 rows.
 
@@ -195,25 +173,25 @@ def estimate_dimension(x: ArrayLike, *, max_rows: int = 20_000, seed: int = 0) -
         >>> estimate_dimension(np.concatenate([z, np.sin(z), z**2], axis=1)).suggestion
         2
     """
-    if max_rows < 22:
-        raise ValueError(f"expected max_rows of at least 22; got {max_rows}")
-    rows = _table(x, "x", 22)
+    rows = as_table(x, "x", 22)
     if rows.shape[1] < 2:
         raise ValueError("expected at least 2 columns, for a manifold of lower dimension; got 1")
-    if len(rows) > max_rows:
-        rows = rows[np.sort(np.random.default_rng(seed).choice(len(rows), max_rows, replace=False))]
+    if len(rows) > _MOST_ROWS:
+        rows = rows[np.sort(np.random.default_rng(seed).choice(len(rows), _MOST_ROWS, replace=False))]
     varies = np.ptp(rows, axis=0) > 0  # the deviation of a constant column may be a rounding above 0
     deviation = np.where(varies, rows.std(0), 1.0)
     rows = _distinct(np.where(varies, (rows - rows.mean(0)) / deviation, 0.0), 22)
     nearest, likelihood = two_nn(rows), maximum_likelihood(rows)
     middle = round((nearest.value + likelihood.value) / 2)
     suggestion = min(max(middle, 1), rows.shape[1] - 1)
-    return Dimensions(nearest, likelihood, components_for(rows, 0.95), suggestion, len(rows))
+    spectrum = pca_spectrum(rows)
+    components = int(np.searchsorted(np.cumsum(spectrum), 0.95 - 1e-12)) + 1
+    return Dimensions(nearest, likelihood, components, suggestion, len(rows), spectrum)
 
 
 def _distinct(x: ArrayLike, least: int) -> Array:
     """The rows without repetitions, which are counted in a warning."""
-    rows = _table(x, "x", least)
+    rows = as_table(x, "x", least)
     unique: Array = np.unique(rows + 0.0, axis=0)  # −0 becomes 0
     if len(unique) < least:
         raise ValueError(f"expected at least {least} distinct rows in x; got {len(unique)} among {len(rows)}")
@@ -243,15 +221,3 @@ def _neighbours(rows: Array, count: int) -> Array:
     if not distances[:, 0].min() > 0:
         raise ValueError("expected distances above 0 between distinct rows; got 0 by underflow: scale the columns up")
     return distances
-
-
-__all__ = [
-    "Dimensions",
-    "DuplicateRowsWarning",
-    "Estimate",
-    "components_for",
-    "estimate_dimension",
-    "maximum_likelihood",
-    "pca_spectrum",
-    "two_nn",
-]

@@ -8,12 +8,10 @@ The squared Wasserstein-2 distance between the Gaussians with those moments,
 
 from __future__ import annotations
 
-from typing import Self
-
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-Array = NDArray[np.float64]
+from .arrays import Array, as_table
 
 _CHUNK = 65_536  # rows turned into float64 at a time
 _SLACK = 1e-5  # of the largest entry: what rounding to float32 does to symmetry and signs, and not much more
@@ -92,95 +90,36 @@ def fid_like(samples: ArrayLike, data: ArrayLike) -> float:
 def moments(x: ArrayLike, *, name: str = "x") -> tuple[Array, Array]:
     r"""Mean (D,) and covariance (D, D) with 1/(n − 1) of the rows of ``x``, (N, D), in float64.
 
-    Args:
-        x: (N, D), N ≥ 2, finite.
-        name: what error messages call it.
-
-    Cost: O(N D²); copies of 65,536 rows at a time.
-
-    Example:
-        >>> mean, cov = moments([[0.0, 1.0], [2.0, 1.0]])
-        >>> mean.tolist(), cov.tolist()
-        ([1.0, 1.0], [[2.0, 0.0], [0.0, 0.0]])
-    """
-    rows = _shaped(x, name, 2)
-    stream = StreamingMoments()
-    for start in range(0, len(rows), _CHUNK):
-        stream.update(rows[start : start + _CHUNK], name=name)
-    return stream.moments()
-
-
-class StreamingMoments:
-    r"""Mean and covariance of rows that come in chunks of any size, as if they had come at once.
-
-    With chunk b after the rows a, δ = μ_b − μ_a and S the sum of squares about the mean,
+    Rows are taken in chunks. With chunk b after the rows a, δ = μ_b − μ_a and S the sum of squares about the mean,
 
     .. math::
         \mu = \mu_a + \delta\,\tfrac{n_b}{n}, \qquad S = S_a + S_b + \delta\delta^\top\tfrac{n_a n_b}{n},
 
     which does not cancel as Σxxᵀ − nμμᵀ does when the mean is large.
 
-    Cost: O(N D²) time in all, O(D²) memory besides a chunk.
+    Args:
+        x: (N, D), N ≥ 2, finite.
+        name: what error messages call it.
+
+    Cost: O(N D²); copies of 65,536 rows at a time.
 
     Reference:
         Chan, Golub & LeVeque, *Algorithms for computing the sample variance* (1983).
 
     Example:
-        >>> stream = StreamingMoments()
-        >>> for chunk in ([[0.0], [1.0]], [[5.0]]):
-        ...     stream = stream.update(chunk)
-        >>> stream.count, stream.mean.tolist(), stream.covariance.tolist()
-        (3, [2.0], [[7.0]])
+        >>> mean, cov = moments([[0.0, 1.0], [2.0, 1.0]])
+        >>> mean.tolist(), cov.tolist()
+        ([1.0, 1.0], [[2.0, 0.0], [0.0, 0.0]])
     """
-
-    def __init__(self) -> None:
-        self.count = 0
-        self._mean: Array = np.zeros(0)
-        self._scatter: Array = np.zeros((0, 0))
-
-    def update(self, chunk: ArrayLike, *, name: str = "chunk") -> Self:
-        """Take in the rows of ``chunk``, (n, D), n ≥ 0; returns itself."""
-        rows = _table(chunk, name, 0)
-        if not len(rows):
-            return self
-        mean = rows.mean(0)
-        centred = rows - mean
-        return self._add(len(rows), mean, centred.T @ centred)
-
-    def merge(self, other: StreamingMoments) -> Self:
-        """Take in all that ``other`` has seen, another process's share for instance; returns itself."""
-        return self._add(other.count, other._mean, other._scatter)
-
-    @property
-    def mean(self) -> Array:
-        """(D,)."""
-        return self.moments()[0]
-
-    @property
-    def covariance(self) -> Array:
-        """(D, D), with 1/(n − 1)."""
-        return self.moments()[1]
-
-    def moments(self) -> tuple[Array, Array]:
-        """Mean and covariance of everything so far."""
-        if self.count < 2:
-            raise ValueError(f"expected at least 2 rows for a covariance; got {self.count}")
-        return self._mean.copy(), self._scatter / (self.count - 1)
-
-    def _add(self, count: int, mean: Array, scatter: Array) -> Self:
-        if not count:
-            return self
-        if not self.count:
-            self.count, self._mean, self._scatter = count, mean.copy(), scatter.copy()
-            return self
-        if mean.shape != self._mean.shape:
-            raise ValueError(f"expected {len(self._mean)} columns, as in the rows before; got {len(mean)}")
-        total = self.count + count
-        delta = mean - self._mean
-        self._mean = self._mean + delta * (count / total)
-        self._scatter = self._scatter + scatter + np.outer(delta, delta) * (self.count * (count / total))
-        self.count = total
-        return self
+    rows = as_table(x, name, 2, dtype=None)
+    mean, scatter = np.zeros(rows.shape[1]), np.zeros((rows.shape[1], rows.shape[1]))
+    for start in range(0, len(rows), _CHUNK):
+        chunk = rows[start : start + _CHUNK].astype(np.float64)
+        centre, share = chunk.mean(0), len(chunk) / (start + len(chunk))
+        centred, delta = chunk - centre, centre - mean
+        mean = mean + delta * share
+        scatter = scatter + centred.T @ centred + np.outer(delta, delta) * (start * share)
+    return mean, scatter / (len(rows) - 1)
 
 
 def _mean(mean: ArrayLike, name: str) -> Array:
@@ -210,39 +149,3 @@ def _root(cov: ArrayLike, size: int, name: str) -> Array:
     unit = np.finfo(given.dtype if given.dtype.kind == "f" else np.float64).eps
     eigenvalues[eigenvalues <= 10 * size * unit * eigenvalues[-1]] = 0
     return (vectors * np.sqrt(eigenvalues)) @ vectors.T
-
-
-def _shaped(x: ArrayLike, name: str, rows: int) -> NDArray[np.generic]:
-    """As an array of real numbers (N, D) with at least so many rows and one column."""
-    array: NDArray[np.generic] = np.asarray(x)
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"expected real numbers in {name}; got dtype {array.dtype}")
-    if array.ndim != 2 or not array.shape[1]:
-        raise ValueError(f"expected {name} of shape (N, D); got {array.shape}")
-    if len(array) < rows:
-        raise ValueError(f"expected at least {rows} rows in {name}; got {len(array)}")
-    return array
-
-
-def _table(x: ArrayLike, name: str, rows: int) -> Array:
-    """The same in float64, every entry finite."""
-    array = _shaped(x, name, rows).astype(np.float64, copy=False)
-    finite = np.isfinite(array)
-    if not finite.all():
-        bad = np.flatnonzero(~finite.all(1))
-        raise ValueError(
-            f"expected finite numbers in {name}; got {int((~finite).sum())} that are not, in {len(bad)} of {len(array)} "
-            f"rows (first rows: {bad[:5].tolist()})"
-        )
-    return array
-
-
-def _two_tables(samples: ArrayLike, data: ArrayLike, rows: int) -> tuple[Array, Array]:
-    """Two sets of points with the same columns."""
-    first, second = _table(samples, "samples", rows), _table(data, "data", rows)
-    if first.shape[1] != second.shape[1]:
-        raise ValueError(f"expected the same columns in samples and data; got {first.shape[1]} and {second.shape[1]}")
-    return first, second
-
-
-__all__ = ["StreamingMoments", "fid_like", "frechet_distance", "moments"]

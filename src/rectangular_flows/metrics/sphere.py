@@ -117,13 +117,3 @@ def choose_concentration(centres: Array, validation: Array) -> float:
     """The κ between 1 and 10⁵ (widths of 57 to 0.2 degrees) under which the validation rows are likeliest."""
     means = [float(kernel_log_density(centres, validation, float(k)).mean()) for k in _CONCENTRATIONS]
     return float(_CONCENTRATIONS[int(np.argmax(means))])
-
-
-__all__ = [
-    "UNIFORM_LOG_DENSITY",
-    "SphereFit",
-    "choose_concentration",
-    "kernel_log_density",
-    "sphere_fit",
-    "spread_points",
-]

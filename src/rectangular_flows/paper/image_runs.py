@@ -16,7 +16,7 @@ from rich.console import Console
 from ..data.images import load_images
 from ..data.rows import take
 from ..data.tables import MissingFileError
-from ..evaluation.image_samples import SAMPLES, draw_bytes, figures_of, quality_of, real_images
+from ..evaluation.images import SAMPLES, draw_bytes, quality_of
 from ..metrics.image_quality import ImageQuality
 from ..metrics.inception import FeatureNetwork, Protocol
 from ..runs.jobs import Job, preset_job, run_jobs
@@ -93,7 +93,7 @@ class ImageResult:
         found: dict[str, Any] = {**asdict(self.run), "folder": str(self.run.folder), "distance": self.reconstruction}
         for name in ("quality", "matched", "published"):
             quality = getattr(self, name)
-            found[name] = None if quality is None else {"n": quality.n, **figures_of(quality)}
+            found[name] = None if quality is None else {"n": quality.n, **quality.numbers()}
         return found
 
 
@@ -166,7 +166,7 @@ def evaluate_image_run(
         console: where to show how far it is.
     """
     saved = SavedRun(run.folder)
-    flow, settings, data = saved.flow, saved.settings, saved.data
+    flow, data = saved.flow, saved.data
 
     def reconstruction() -> dict[str, Any]:
         dtype = flow.dtype
@@ -181,11 +181,11 @@ def evaluate_image_run(
     distance = kept(run.folder, _RESULT, "squared distance, test images", reconstruction)["mean"]
     if network is None:
         return ImageResult(run, distance)
-    real, used = real_images(settings, data), network
+    used = network
 
     def quality(count: int, protocol: Protocol = "fid") -> ImageQuality:
         options: dict[str, Any] = {"protocol": protocol, "console": console, "title": run.title}
-        return quality_of(run.folder, flow, real, used, count, seed=run.seed, **options)
+        return quality_of(saved, used, count, seed=run.seed, **options)
 
     headline = run.method in HEADLINES
     first = quality(amounts.headline if headline else amounts.others)

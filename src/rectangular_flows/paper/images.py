@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..evaluation.image_samples import SAMPLES, check_amount, find_network
+from ..evaluation.images import SAMPLES, check_amount, find_network
 from ..plots.images import DPI
 from ..report import write
 from ..runs.display import say_where, wide_console

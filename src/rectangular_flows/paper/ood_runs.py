@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from rich.console import Console
 
-from ..evaluation.judge import DENSITIES, Score, judge_run, score_of, unit_names
-from ..evaluation.ood_rows import rows_to_judge
+from ..evaluation.ood import JudgedScore, judge, judge_run, rows_to_judge
+from ..evaluation.scores import SCORES
 from ..metrics.out_of_distribution import Detection
 from ..plots.detection import Histogram
 from ..runs.display import WorkDisplay
@@ -25,7 +25,7 @@ from .square_flow import log_likelihood_of_square_flow
 
 SQUARE = "square flow"
 _SETS = ("train", "test", "outside")
-_MEANING = 2  # goes up with every change of what a score is, so that older values are not taken for it
+_MEANING = 3  # goes up with every change of what a score is, so that older values are not taken for it
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ def judge_direction(run: ImageRun, outside: str, count: int, console: Console) -
         console: where to show how far it is.
     """
 
-    def compute() -> Mapping[str, Score]:
+    def compute() -> Mapping[str, JudgedScore]:
         with WorkDisplay(console, f"{run.title} → {outside}: scoring") as display:
             return judge_run(SavedRun(run.folder), outside, count, display=display).scores
 
@@ -78,7 +78,7 @@ def judge_square(run: ImageRun, outside: str, count: int, console: Console) -> D
         console: where to show how far it is.
     """
 
-    def compute() -> Mapping[str, Score]:
+    def compute() -> Mapping[str, JudgedScore]:
         saved = SavedRun(run.folder)
         flow, settings, data = saved.flow, saved.settings, saved.data
         chosen = rows_to_judge(saved, outside, count)
@@ -90,13 +90,13 @@ def judge_square(run: ImageRun, outside: str, count: int, console: Console) -> D
 
             options: dict[str, Any] = {"validation": data.validation, "on_step": on_step}
             found = log_likelihood_of_square_flow(flow, data.train, settings.training, chosen.sets, **options)
-        scores, units = {}, unit_names(images=True)
-        for key, name in DENSITIES.items():
-            values = {rows: np.nan_to_num(getattr(part, key), nan=-np.inf) for rows, part in found.items()}
-            scores[key] = score_of(values, chosen.halves, name, units[key])
+        scores = {}
+        for name in ("log_density", "log_density_model"):
+            values = {rows: np.nan_to_num(getattr(part, name), nan=-np.inf) for rows, part in found.items()}
+            scores[name] = judge(values, chosen.halves, SCORES[name])
         return scores
 
-    return _direction(run, outside, SQUARE, f"{SQUARE}, {outside}, n {count}, all pixels", compute)
+    return _direction(run, outside, SQUARE, f"{SQUARE}, {outside}, n {count}, all pixels, scores {_MEANING}", compute)
 
 
 @contextmanager
@@ -111,7 +111,7 @@ def _one_thread() -> Iterator[None]:
 
 
 def _direction(
-    run: ImageRun, outside: str, method: str, key: str, compute: Callable[[], Mapping[str, Score]]
+    run: ImageRun, outside: str, method: str, key: str, compute: Callable[[], Mapping[str, JudgedScore]]
 ) -> Direction:
     """Numbers are kept as JSON, the values of every image as safetensors beside it, both under a name for the key."""
     name = "judged-" + key.replace(", ", "-").replace(" ", "-")
@@ -127,9 +127,7 @@ def _direction(
                 for part in _SETS
             },
         )
-        return {
-            name: {**score.figures(), "unit": score.unit, "negative": score.negative} for name, score in scores.items()
-        }
+        return {name: {**one.numbers(), "unit": one.score.unit} for name, one in scores.items()}
 
     if not values.exists():
         (run.folder / numbers_file).unlink(missing_ok=True)
@@ -138,10 +136,8 @@ def _direction(
     found, histograms = {}, {}
     for name, figures in stored.items():
         found[name] = Detection(**{field: figures[field] for field in ("auroc", "aupr", "fpr95", "accuracy")})
-        sign = -1 if figures["negative"] else 1
-        train, test, outside_test = (sign * tensors[f"{name}.{part}"].numpy() for part in _SETS)
-        threshold = None if figures["threshold"] is None else sign * figures["threshold"]
-        histograms[name] = Histogram(train, test, outside_test, found[name], threshold, figures["unit"])
+        train, test, outside_test = (tensors[f"{name}.{part}"].numpy() for part in _SETS)
+        histograms[name] = Histogram(train, test, outside_test, found[name], figures["threshold"], figures["unit"])
     names = {name: figures["name"] for name, figures in stored.items()}
     return Direction(run.data, outside, method, run.seed, found, histograms, names)
 

@@ -24,11 +24,15 @@ def wide_console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 130)
 
 
+def say(*lines: str, console: Console | None = None) -> None:
+    """Print lines as they are: not wrapped, not coloured."""
+    (console or Console()).print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+
+
 def say_where(console: Console, places: Mapping[str, Path]) -> None:
     """Where the results are, one a line."""
     width = max(len(name) for name in places)
-    text = "\n".join(f"{name + ':':<{width + 1}} {path}" for name, path in places.items())
-    console.print(text, highlight=False, soft_wrap=True, markup=False)
+    say(*(f"{name + ':':<{width + 1}} {path}" for name, path in places.items()), console=console)
 
 
 class TrainingDisplay:

@@ -14,8 +14,8 @@ from torch import Tensor
 from ..data.datasets import find_dataset
 from ..data.images import images_like
 from ..data.pixels import ImageRows
-from ..data.rows import take
-from ..data.tables import Table, match_columns
+from ..data.rows import Rows, take
+from ..data.tables import Table
 from ..errors import warn
 from ..manifold import RectangularFlow
 from ..settings import DataSettings, FitSettings
@@ -23,6 +23,7 @@ from ..storage.files import fingerprint
 from ..storage.models import DESCRIPTION, load_model, read_description
 from ..training.folder import CONFIG, read_config, read_history
 from ..training.run import Epoch
+from .calibration import Calibration
 from .prepared import Known, Prepared, prepare, read_matching
 
 EVALUATION = "evaluation.json"
@@ -97,6 +98,11 @@ class SavedRun:
         found: dict[str, Any] = self.config.get("record", {})
         return found
 
+    @property
+    def trained(self) -> bool:
+        """Whether it is a run, finished or not, and no saved model or estimator."""
+        return (self.path / CONFIG).exists()
+
     @cached_property
     def history(self) -> list[Epoch]:
         """One entry for each validation."""
@@ -118,7 +124,7 @@ class SavedRun:
                 f"Use rnf score {self.path} DATA with rows of your own, or rnf sample"
             )
         data = prepare(settings.data, settings.model.latent_dim, settings.training.seed, known=self.known)
-        self._check_shape(tuple(data.train.shape[1:]), source)
+        self.check_shape(data.train, source)
         before = self.record.get("train_sha256")
         if before is not None and Path(source).exists() and fingerprint(data.train) != before:
             text = f"'{source}' has changed since {self.path} was trained on it: some of its test rows may have been"
@@ -151,20 +157,33 @@ class SavedRun:
         """The same as a table, which says which rows were left out; for models of tables."""
         if find_dataset(str(source)) is not None and not Path(source).exists():
             data = prepare(DataSettings(str(source)), None, 0)
-            self._check_shape(tuple(data.test.shape[1:]), str(source))
-            return match_columns(
-                Table(take(data.test, slice(None)).numpy(), data.columns, str(source), named=False), self.columns
-            )
+            return Table(self.match(data.test, data.columns, str(source)).numpy(), self.columns, str(source))
         return read_matching(source, Known(self.columns, self.sphere), drop_invalid)
 
-    def _check_shape(self, shape: tuple[int, ...], source: str) -> None:
-        if shape == tuple(self.flow.data_shape):
+    def match(self, rows: Rows, columns: tuple[str, ...], source: str) -> Tensor:
+        """Rows of a known data set in the order of the model's columns: by name, or as they are where names differ."""
+        self.check_shape(rows, source)
+        values = take(rows, slice(None))
+        return values[:, [columns.index(name) for name in self.columns]] if {*columns} == {*self.columns} else values
+
+    def check_shape(self, rows: Rows, source: str) -> None:
+        """Refuse rows of another shape than the model's."""
+        if tuple(rows.shape[1:]) == tuple(self.flow.data_shape):
             return
-        wanted, got = ("×".join(map(str, each)) for each in (self.flow.data_shape, shape))
-        what = "images of" if self.flow.kind == "image" else "columns:"
-        raise ValueError(f"expected {what} {wanted}, as {self.path} was trained on; got {got} in {source}")
+        wanted, got = ("×".join(map(str, shape)) for shape in (self.flow.data_shape, rows.shape[1:]))
+        if self.flow.kind == "image":
+            advice = "Bring them to that shape, as a .npy file or a folder (whose pictures are resized)"
+            raise ValueError(
+                f"expected images of {wanted}, as {self.path} was trained on; those of {source} are {got}. {advice}"
+            )
+        raise ValueError(f"expected {wanted} columns, as {self.path} was trained on; {source} has {got}")
 
     # --- what was made of it
+
+    @cached_property
+    def calibration(self) -> Calibration | None:
+        """What is usual, for the outlier score; None for an unfinished run, and for a model saved by itself."""
+        return Calibration.of_estimator(self.facts.get("estimator", {})) or Calibration.load(self.path)
 
     @cached_property
     def evaluation(self) -> dict[str, Any] | None:

@@ -1,9 +1,8 @@
-"""How good the samples of a run on images are: drawn as bytes, compared with real images by their Inception features."""
+"""How good the samples of a run on images are: compared as bytes with real images, by their Inception features."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,11 @@ from ..data.images import load_images
 from ..data.pixels import ImageRows, to_bytes
 from ..data.tables import MissingFileError
 from ..manifold import RectangularFlow
-from ..metrics.image_quality import ImageQuality, compare_images
+from ..metrics.image_quality import Compared, ImageQuality, compare_images
 from ..metrics.inception import INCEPTION_SHA256, FeatureNetwork, Protocol, features, load_inception
-from ..metrics.two_sample import Compared
 from ..runs.display import WorkDisplay
 from ..runs.kept import kept
-from ..runs.prepared import Prepared
-from ..settings import FitSettings
+from ..runs.saved import SavedRun
 
 Bytes = NDArray[np.uint8]
 
@@ -34,7 +31,6 @@ LEAST = 10
 """Images in each set, below which nothing is compared."""
 
 _FILE = "quality.json"
-_MEASURES = ("fid", "kid", "precision", "recall")
 
 
 def draw_bytes(flow: RectangularFlow, count: int, seed: int) -> Bytes:
@@ -74,6 +70,15 @@ class RealImages:
     test: Bytes
     train: Bytes
 
+    @classmethod
+    def of(cls, run: SavedRun) -> RealImages:
+        """Those of a run; training images before they were split, where that is possible."""
+        source, size = str(run.settings.data.data), run.settings.data.height_and_width
+        path = Path(source)
+        whole = load_images(path if path.exists() else source, validation_fraction=0.0, test_fraction=0.0, size=size)
+        # without test images in the files, those of the run were drawn out of the others
+        return cls(_bytes_of(run.data.test), whole.train if len(whole.test) else _bytes_of(run.data.train))
+
     def reference(self, count: int, protocol: Protocol = "fid") -> Reference:
         """What samples are compared with, so many images or as many as there are.
 
@@ -88,21 +93,6 @@ class RealImages:
             return Reference("training images", drawn, "other training images", others)
         count = min(count, len(self.test), len(self.train))
         return Reference("test images", self.test[:count], "training images", self.train[:count])
-
-
-def real_images(settings: FitSettings, data: Prepared) -> RealImages:
-    """The images of a run to compare its samples with; training images before they were split, where that is possible.
-
-    Args:
-        settings: of the run.
-        data: what :func:`~rectangular_flows.runs.prepared.prepare` made of them.
-    """
-    source, size = settings.data.data, settings.data.height_and_width
-    path = Path(str(source))
-    whole = load_images(path if path.exists() else str(source), validation_fraction=0.0, test_fraction=0.0, size=size)
-    # without test images in the files, those of the run were drawn out of the others
-    train = whole.train if len(whole.test) else _bytes_of(data.train)
-    return RealImages(_bytes_of(data.test), train)
 
 
 def find_network(
@@ -129,9 +119,7 @@ def find_network(
 
 
 def quality_of(
-    folder: Path,
-    flow: RectangularFlow,
-    real: RealImages,
+    run: SavedRun,
     network: FeatureNetwork,
     count: int = SAMPLES,
     *,
@@ -146,9 +134,7 @@ def quality_of(
     ``count`` takes the first of the same samples, and computes no feature again.
 
     Args:
-        folder: of the run.
-        flow: its model.
-        real: all images to compare with.
+        run: on images.
         network: for the features.
         count: samples, and images of each kind; fewer where there are fewer real ones.
         seed: of the samples.
@@ -157,7 +143,7 @@ def quality_of(
         title: of the run, for that.
     """
     check_amount(count, "count")
-    some = real.reference(count, protocol)
+    some = RealImages.of(run).reference(count, protocol)
     count = len(some.images)
     check_amount(count, "real images")
     used = f"network {network.sha256[:12]}, images {some.fingerprint}"
@@ -165,7 +151,7 @@ def quality_of(
 
     def compute() -> dict[str, Any]:
         # at least SAMPLES are drawn: fewer draws need not be the first of more, nor decoded to the very same bytes
-        samples = draw_bytes(flow, max(count, SAMPLES), seed)[:count]
+        samples = draw_bytes(run.flow, max(count, SAMPLES), seed)[:count]
         found = []
         for name, images in (("samples", samples), (some.name, some.images), (some.floor_name, some.floor)):
             text = f"{title and title + ': '}features of {count:,} {name}"
@@ -173,20 +159,7 @@ def quality_of(
                 found.append(features(images, network, protocol=protocol, progress=display.at))
         return asdict(compare_images(*found, seed=0))
 
-    return _quality(kept(folder, _FILE, key, compute))
-
-
-def figures_of(quality: ImageQuality) -> dict[str, Any]:
-    """As plain numbers, each floor as NAME_floor."""
-    found: dict[str, Any] = {}
-    for name in _MEASURES:
-        both = getattr(quality, name)
-        found |= {name: both.value, f"{name}_floor": both.floor}
-    found |= {name: getattr(quality, name) for name in ("kid_standard_error", "kid_floor_standard_error")}
-    return found
-
-
-def _quality(stored: Mapping[str, Any]) -> ImageQuality:
+    stored = kept(run.path, _FILE, key, compute)
     values: dict[str, Any] = {name: Compared(**v) if isinstance(v, dict) else v for name, v in stored.items()}
     return ImageQuality(**values)
 
@@ -195,16 +168,3 @@ def _bytes_of(rows: Any) -> Bytes:
     if not isinstance(rows, ImageRows):
         raise ValueError(f"expected a run on images; got rows of {type(rows).__name__}")
     return rows.images
-
-
-__all__ = [
-    "SAMPLES",
-    "RealImages",
-    "Reference",
-    "check_amount",
-    "draw_bytes",
-    "figures_of",
-    "find_network",
-    "quality_of",
-    "real_images",
-]

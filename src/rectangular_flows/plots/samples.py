@@ -1,0 +1,70 @@
+"""Samples of a run, in the form of its data: a table, latitudes and longitudes, or images."""
+
+from __future__ import annotations
+
+import io
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from ..data.sphere import DEGREES, to_degrees
+from ..data.tables import write_table
+from ..errors import warn
+from ..evaluation.images import Bytes, draw_bytes
+from ..metrics.arrays import Array
+from ..runs.saved import SavedRun
+from ..storage.files import write_atomically
+from .images import mosaic, png
+
+_IMAGES = (".npy", ".npz", ".png")
+_FAR_FROM_SPHERE = 0.05
+
+
+class OffSphereWarning(UserWarning):
+    """Samples of a model of the sphere are far from it: only their directions mean something."""
+
+
+def write_samples(run: SavedRun, output: Path, count: int, seed: int) -> None:
+    """Draw samples and write them: a table by the suffix of its file, images as .npy, .npz or one .png.
+
+    Raises:
+        ValueError: fewer than one sample is asked for, or images cannot be written under that name.
+    """
+    if count < 1:
+        raise ValueError(f"expected at least one sample; got -n {count}")
+    images = run.flow.kind == "image"
+    if images and output.suffix.lower() not in _IMAGES:
+        raise ValueError(f"images are written as {', '.join(_IMAGES)}; got {output}. Say -o samples.png")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    if images:
+        _write_images(output, draw_bytes(run.flow, count, seed))
+    else:
+        write_table(output, *sample_table(run, count, seed))
+
+
+def sample_table(run: SavedRun, count: int, seed: int) -> tuple[tuple[str, ...], Array]:
+    """Names of columns and values; latitudes and longitudes for a run on the sphere."""
+    values = run.flow.sample(count, generator=torch.Generator().manual_seed(seed)).numpy()
+    if run.sphere is None:
+        return run.columns, values
+    off = float(np.abs(np.linalg.norm(values.astype(np.float64), axis=1) - 1).mean())
+    if off > _FAR_FROM_SPHERE:
+        text = f"the samples are {off:.3g} from the unit sphere on average, more than {_FAR_FROM_SPHERE:g}"
+        warn(OffSphereWarning, f"{text}; their directions are written. Train longer, or with a larger beta.")
+    return DEGREES, to_degrees(values)
+
+
+def _write_images(output: Path, images: Bytes) -> None:
+    """Bytes (N, C, H, W) as an array, or as one picture of rows and columns."""
+    file = io.BytesIO()
+    if output.suffix.lower() == ".png":
+        side = max(images.shape[2:])
+        scale = max(2 if side <= 64 else 1, 56 // side)  # small images would be hard to see
+        file.write(png(mosaic(images, columns=math.ceil(math.sqrt(len(images))), scale=scale)))
+    elif output.suffix.lower() == ".npz":
+        np.savez_compressed(file, images=images)
+    else:
+        np.save(file, images)
+    write_atomically(output, file.getvalue())

@@ -1,0 +1,173 @@
+"""The table of scores: values by definition, directions, and what is made of them in files."""
+
+import numpy as np
+import pytest
+import torch
+
+import rectangular_flows as rnf
+from rectangular_flows import flows
+from rectangular_flows.data.tables import read_table
+from rectangular_flows.errors import NonFiniteError
+from rectangular_flows.evaluation import scores
+from rectangular_flows.evaluation.scores import SCORES, Score, calibrate, register_score, score_file, score_rows
+from rectangular_flows.metrics.out_of_distribution import CombinedScore
+from rectangular_flows.runs.calibration import Calibration
+from tests.conftest import shaken
+
+SCALE = torch.tensor([1.0, 10.0, 0.1], dtype=torch.float64)
+
+
+def plane(scale=SCALE):
+    """The first two columns, standard normal in the model's units; the third is off the manifold."""
+    outer = [flows.Standardise(torch.zeros(3, dtype=torch.float64), scale)]
+    return rnf.RectangularFlow(flows.Identity(3), flows.Identity(2), outer, pad=flows.Pad(2, 3, order="first")).double()
+
+
+def normal(rows, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, 3, generator=generator, dtype=torch.float64) * SCALE
+
+
+def test_values_by_definition():
+    flow = shaken(
+        rnf.RectangularFlow(flows.RealNVP(3), flows.RealNVP(2), flows.Standardise(torch.ones(3), 2 * torch.ones(3)))
+    )
+    x = normal(7)
+    found, y = score_rows(flow, x), flow.to_model_units(x)
+    expected = {
+        "log_density": flow.log_prob(x),
+        "log_density_model": flow.in_model_units.log_prob(y),
+        "reconstruction_error": flow.reconstruction_error(x),
+        "reconstruction_error_model": flow.in_model_units.reconstruction_error(y),
+    }
+    for name, value in expected.items():
+        np.testing.assert_allclose(SCORES[name](found), value.detach(), rtol=1e-10)
+    usual = score_rows(flow, normal(50, seed=1))
+    calibration = Calibration.of(usual)
+    pairs = [(s.model_log_prob.numpy(), s.model_squared_distance.numpy()) for s in (usual, found)]
+    np.testing.assert_allclose(SCORES["outlier_score"](found, calibration), -CombinedScore(*pairs[0])(*pairs[1]))
+    expected = np.abs(pairs[1][0] - pairs[0][0].mean())
+    np.testing.assert_allclose(SCORES["typicality"](found, calibration), expected)
+
+
+def test_the_outlier_score_rises_with_distance_and_with_unlikelihood():
+    flow = plane()
+    calibration = calibrate(flow, normal(500))
+    off = torch.tensor([[0.0, 0, t] for t in (0, 0.1, 0.3, 1, 10)], dtype=torch.float64)
+    unlikely = torch.tensor([[t, 10 * t, 0] for t in (0, 1, 2, 4, 30)], dtype=torch.float64)
+    for rows in (off, unlikely):
+        values = SCORES["outlier_score"](score_rows(flow, rows), calibration)
+        assert values[0] >= 0
+        assert (np.diff(values) > 0.1).all()
+
+
+def test_directions_are_those_of_the_values():
+    """Of usual rows and of rows far away, every score is worse for the second."""
+    flow = plane()
+    calibration, far = calibrate(flow, normal(500)), normal(50, seed=2) + 10 * SCALE
+    inside, outside = (score_rows(flow, rows) for rows in (normal(50, seed=3), far))
+    for score in SCORES.values():
+        better = np.median(score(inside, calibration)) > np.median(score(outside, calibration))
+        assert better == score.higher_is_usual, score.name
+
+
+def test_units_of_a_calibration():
+    """A unit of the second column is a tenth of a deviation: in data units it drowns the third, in model units not."""
+    flow = plane(torch.tensor([1.0, 1.0, 10.0], dtype=torch.float64))
+    x = torch.tensor([[0.0, 0.0, 40.0]], dtype=torch.float64)
+    found = score_rows(flow, x)
+    model = Calibration(np.array([-2.0, -1.0]), np.array([16.0, 16.0]))
+    data = Calibration(np.array([-2.0, -1.0]), np.array([16.0, 16.0]), model_units=False)
+    assert model.pair(found)[1] == pytest.approx(16)
+    assert data.pair(found)[1] == pytest.approx(1600)
+    assert SCORES["outlier_score"](found, data) > SCORES["outlier_score"](found, model)
+
+
+def test_what_is_needed_is_asked_for():
+    found = score_rows(plane(), normal(3))
+    with pytest.raises(ValueError, match="outlier_score needs a calibration"):
+        SCORES["outlier_score"](found)
+    with pytest.raises(ValueError, match="there is a score 'typicality' already"):
+        register_score(SCORES["typicality"])
+
+
+def test_batches_change_nothing_and_each_row_is_encoded_once(monkeypatch):
+    flow, x, ticks, encoded = plane(), normal(25), [], []
+    whole = score_rows(flow, x)
+    monkeypatch.setattr(scores, "_AT_ONCE", 10)
+    inverse = flows.Pad.inverse
+    monkeypatch.setattr(flows.Pad, "inverse", lambda self, y: encoded.append(len(y)) or inverse(self, y))
+    parts = score_rows(flow, x, tick=ticks.append)
+    assert ticks == encoded == [10, 10, 5]
+    for name, value in vars(whole).items():
+        torch.testing.assert_close(getattr(parts, name), value)
+
+
+def test_rows_where_the_model_overflows(monkeypatch):
+    flow, x, score = plane(), normal(9), rnf.RectangularFlow.score
+    x[4] = torch.tensor([100.0, 0, 0.3])
+    expected = score_rows(flow, x)
+
+    def overflowing(self, rows, check=True):
+        if rows.abs().max() > 90:
+            raise NonFiniteError("too far")
+        return score(self, rows, check=check)
+
+    monkeypatch.setattr(rnf.RectangularFlow, "score", overflowing)
+    found = score_rows(flow, x)
+    assert SCORES["log_density"](found)[4] == SCORES["log_density_model"](found)[4] == -np.inf
+    assert SCORES["reconstruction_error"](found)[4] == pytest.approx(0.09)  # which needs no log-volume
+    assert SCORES["reconstruction_error_model"](found)[4] == pytest.approx(9)
+    fine = np.arange(9) != 4
+    for name in ("log_density", "reconstruction_error_model"):
+        np.testing.assert_array_equal(SCORES[name](found)[fine], SCORES[name](expected)[fine])
+    calibration = Calibration.of(found)
+    assert len(calibration.log_density) == 8
+    assert SCORES["outlier_score"](found, calibration)[4] == np.inf
+    monkeypatch.setattr(rnf.RectangularFlow, "to_model_units", lambda self, rows: overflowing(self, rows))
+    assert SCORES["reconstruction_error"](score_rows(flow, x[4:5]))[0] == np.inf
+
+
+@pytest.fixture(scope="module")
+def detector(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("detector")
+    X = normal(120).numpy()
+    settings = {"latent_dim": 2, "epochs": 1, "layers": 1, "hidden": (4,), "latent": "affine", "random_state": 0}
+    fitted = rnf.RectangularFlowOutlierDetector(**settings).fit(X)
+    fitted.save(folder / "model")
+    np.savetxt(folder / "x.csv", X, delimiter=",", header="x1,x2,x3", comments="")
+    return fitted, X, folder
+
+
+def test_a_saved_detector_scores_as_it_does_in_python(detector, tmp_path):
+    fitted, X, folder = detector
+    scored = score_file(rnf.SavedRun(folder / "model"), str(folder / "x.csv"), coordinates=True)
+    assert list(scored.columns) == ["log_density", "reconstruction_error", "outlier_score", "z1", "z2"]
+    assert scored.notes == []
+    np.testing.assert_allclose(scored.columns["outlier_score"], -fitted.score_samples(X), rtol=1e-6)
+    np.testing.assert_allclose(scored.columns["reconstruction_error"], fitted.reconstruction_error(X), rtol=1e-5)
+    np.testing.assert_allclose(scored.columns["z2"], fitted.transform(X)[:, 1], rtol=1e-6)
+    scored.write(tmp_path / "new" / "scores.csv")
+    written = read_table(tmp_path / "new" / "scores.csv")
+    assert written.columns == tuple(scored.columns)
+    np.testing.assert_array_equal(written.values, np.stack(list(scored.columns.values()), axis=1))
+
+
+def test_without_a_calibration_there_is_no_outlier_score(detector, tmp_path):
+    fitted, _, folder = detector
+    rnf.save(fitted.flow_, tmp_path / "plain")
+    scored = score_file(rnf.SavedRun(tmp_path / "plain"), str(folder / "x.csv"))
+    assert list(scored.columns) == ["log_density", "reconstruction_error"]
+    assert scored.notes == ["no outlier_score, which needs a calibration; it was saved without one"]
+
+
+def test_a_score_from_outside_the_package(detector, monkeypatch):
+    fitted, X, folder = detector
+    monkeypatch.setattr(scores, "SCORES", dict(SCORES))
+    monkeypatch.setattr(rnf.estimator, "SCORES", scores.SCORES)
+    register_score(Score("radius", "distance from 0 on the manifold", "", False, lambda s, _: s.z.norm(dim=1)))
+    scored = score_file(rnf.SavedRun(folder / "model"), str(folder / "x.csv"))
+    expected = np.linalg.norm(fitted.transform(X), axis=1)
+    np.testing.assert_allclose(scored.columns["radius"], expected, rtol=1e-5)
+    np.testing.assert_allclose(fitted.scores(X, "radius")["radius"], expected, rtol=1e-5)
+    assert "radius" in fitted.scores(X)
