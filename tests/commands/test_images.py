@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from rectangular_flows.paper.image_runs import HEADLINES, KEYS, LONGER, METHODS, ImageResult, ImageRun
+from rectangular_flows.paper.images_report import PUBLISHED, fid_rows, judge, other_rows
 from safetensors import safe_open
 from scipy.linalg import sqrtm
 
@@ -15,8 +17,6 @@ from rectangular_flows.cli import main
 from rectangular_flows.evaluation import images as image_samples
 from rectangular_flows.evaluation.images import RealImages, draw_bytes
 from rectangular_flows.metrics.image_quality import Compared, ImageQuality
-from rectangular_flows.paper.image_runs import HEADLINES, KEYS, LONGER, METHODS, ImageResult, ImageRun
-from rectangular_flows.paper.images_report import PUBLISHED, fid_rows, judge, other_rows
 from rectangular_flows.runs import jobs
 from rectangular_flows.runs.kept import kept
 from rectangular_flows.runs.prepared import prepare

@@ -4,14 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from rectangular_flows.paper.ood_reproduction import PAIRS, judge, panels, table_rows
+from rectangular_flows.paper.ood_runs import SQUARE, Direction
 
 from rectangular_flows.cli import main
 from rectangular_flows.evaluation.ood import judge_run
 from rectangular_flows.metrics.out_of_distribution import Detection, auroc, stump_accuracy
 from rectangular_flows.paper import ood_runs
 from rectangular_flows.paper.ood_figure import draw_directions
-from rectangular_flows.paper.ood_reproduction import PAIRS, judge, panels, table_rows
-from rectangular_flows.paper.ood_runs import SQUARE, Direction
 from rectangular_flows.paper.square_flow import SquareScores
 from rectangular_flows.plots.detection import Histogram
 from rectangular_flows.runs.saved import SavedRun
@@ -50,9 +50,8 @@ def test_both_directions_with_the_runs_of_images(pictures, monkeypatch, capsys):
 
 
 def test_the_square_flow_is_judged_by_its_likelihoods(pictures, monkeypatch):
-    from rich.console import Console
-
     from rectangular_flows.paper.image_runs import ImageRun
+    from rich.console import Console
 
     given = {}
 

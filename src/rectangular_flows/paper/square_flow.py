@@ -1,8 +1,7 @@
 """The contrast of Nalisnick et al.: the likelihood of a square flow of the same size, on data from elsewhere.
 
-Square flows are known to give images from elsewhere higher likelihoods than those that they were trained on, which is what
-rectangular flows are compared with. Reference: Nalisnick et al., Do deep generative models know what they don't know?,
-arXiv:1810.09136.
+Square flows are known to give images from elsewhere higher likelihoods than those they were trained on. Reference: Nalisnick
+et al., Do deep generative models know what they don't know?, arXiv:1810.09136.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import copy
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from .. import flows
 from ..data.rows import Rows, shuffled, take
-from ..flows.description import build, describe
+from ..flows.description import describe
 from ..manifold import RectangularFlow
 from ..training import Run, TrainingConfig, fit
 from ..volume import Exact
@@ -40,47 +39,34 @@ class SquareScores(NamedTuple):
 def square_flow(flow: RectangularFlow, train: Rows, seed: int = 0) -> RectangularFlow:
     """A square flow with the couplings of f̃, fresh weights, and the same layers after it, on all coordinates of the data.
 
-    Where f̃ works in D′ principal directions, this one works in all D of them, with couplings that change every other
-    coordinate; in fewer where there are not more than D rows to find them from. For the multi-scale flow it is the square
-    one of the same couplings.
+    Where f̃ works in D′ principal directions, this one works in all D of them (fewer where there are not more than D rows to
+    find them from), with couplings that change every other coordinate.
 
     Args:
         flow: the rectangular flow; it is not changed.
-        train: rows in the user's units, for the directions and scales that it starts from.
+        train: rows in the user's units, to take directions and scales from.
         seed: of the weights.
 
     Raises:
-        ValueError: f̃ is not a square map, and no square one is known for it.
+        ValueError: f̃ does not work in principal directions.
     """
-    where = next((p for p in flow.parameters()), torch.zeros(()))
-    some = take(train, shuffled(len(train), seed)[:_START], where.device, where.dtype)
     outer: list[flows.Injection] = [copy.deepcopy(layer) for layer in flow.outer]  # type: ignore[misc]
     embeddings = [i for i, layer in enumerate(outer) if isinstance(layer, flows.OrthonormalEmbedding)]
+    if not (embeddings and isinstance(flow.ambient, flows.RealNVP)):
+        raise ValueError(f"expected couplings in principal directions; got {type(flow.ambient).__name__}")
+    some = take(train, shuffled(len(train), seed)[:_START], flow.device, flow.dtype)
+    shape = outer[embeddings[0]].out_shape
+    size = min(prod(shape), len(some) - 1)
     with torch.random.fork_rng([]):
         torch.manual_seed(seed)
-        ambient: flows.Injection
-        if isinstance(flow.ambient, flows.MultiscaleRealNVP):
-            same = {**_arguments(flow.ambient), "shape": tuple(flow.ambient.out_shape)}
-            ambient = flows.square_multiscale_realnvp(**same)
-        elif isinstance(flow.ambient, flows.RealNVP) and embeddings:
-            shape = outer[embeddings[0]].out_shape
-            directions = min(prod(shape), len(some) - 1)
-            ambient = flows.RealNVP(**{**_arguments(flow.ambient), "features": directions, "mask": "even-odd"})
-            wider = [flows.ActNorm(directions), flows.OrthonormalEmbedding(directions, shape)]
-            outer = [*wider, *outer[embeddings[0] + 1 :]]
-        elif isinstance(flow.ambient, flows.Bijection):
-            ambient = build(describe(flow.ambient))
-        else:
-            raise ValueError(f"expected f̃ to be square or multi-scale; got {type(flow.ambient).__name__}")
-        size = prod(ambient.in_shape)
-        pad = flows.Pad(size, ambient.in_shape, order="first")
-        square = RectangularFlow(ambient, flows.ActNorm(size), outer, pad=pad)
-    square.to(where.device, where.dtype)
+        ambient = flows.RealNVP(**{**describe(flow.ambient)["arguments"], "features": size, "mask": "even-odd"})
+        outer = [flows.ActNorm(size), flows.OrthonormalEmbedding(size, shape), *outer[embeddings[0] + 1 :]]
+        square = RectangularFlow(ambient, flows.ActNorm(size), outer, pad=flows.Pad(size, size, order="first"))
+    square.to(flow.device, flow.dtype)
     with torch.no_grad():
-        if embeddings:
-            inner = some
-            for layer in reversed(outer):
-                inner = layer.initialise(inner)
+        inner = some
+        for layer in reversed(outer):
+            inner = layer.initialise(inner)
         square.latent.initialise(torch.cat([square.encode(part) for part in some.split(_AT_ONCE)]))
     return square
 
@@ -99,8 +85,8 @@ def log_likelihood_of_square_flow(
     Args:
         flow: the rectangular flow that it is a contrast to.
         train: the rows that both are trained on.
-        config: the settings the rectangular flow was trained with: epochs, batches and rates are kept, what concerns
-            the reconstruction and the estimate of the volume is not (both are exact here).
+        config: the settings of the rectangular flow's training: epochs, batches and rates are kept, those of the
+            reconstruction error and of the volume are not (both are exact here).
         sets: name → rows, in the user's units.
         validation: rows for choosing the best weights.
         on_step: see :func:`~rectangular_flows.fit`.
@@ -124,12 +110,11 @@ def log_likelihood_of_square_flow(
         monitor="nll",
     )
     fit(square, train, plain, validation=validation, on_step=on_step)
-    dtype = square.dtype
     found = {}
     square.cpu()
     for name, rows in sets.items():
         starts = range(0, len(rows), _AT_ONCE)
-        parts = [square_log_prob(square, take(rows, slice(i, i + _AT_ONCE), dtype=dtype)) for i in starts]
+        parts = [square_log_prob(square, take(rows, slice(i, i + _AT_ONCE), dtype=square.dtype)) for i in starts]
         found[name] = SquareScores(*(torch.cat(each).double().numpy() for each in zip(*parts, strict=True)))
     return found
 
@@ -155,11 +140,3 @@ def square_log_prob(square: RectangularFlow, x: torch.Tensor) -> tuple[torch.Ten
             y, determinants = layer.inverse(y), False
     model = square.in_model_units.log_prob(y, check=False)
     return (model + log_det if determinants else square.log_prob(x, check=False)), model
-
-
-def _arguments(layer: flows.Injection) -> dict[str, Any]:
-    """What a layer was made with."""
-    return dict(describe(layer)["arguments"])
-
-
-__all__ = ["SquareScores", "log_likelihood_of_square_flow", "square_flow", "square_log_prob"]

@@ -2,61 +2,38 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import torch
-from rich.console import Console
+from matplotlib.figure import Figure
 
 from ..data.benchmarks import load_benchmark
 from ..data.datasets import Splits
-from ..data.tables import MissingFileError
 from ..metrics.frechet import fid_like
 from ..metrics.two_sample import real_floor, sliced_wasserstein
-from ..report import Grid, Page, Picture, Section, Text, write
-from ..runs.display import duration, say_where, wide_console
-from ..runs.jobs import Job, preset_job, run_jobs
+from ..runs.display import duration
+from ..runs.jobs import preset_job
 from ..runs.kept import kept
 from ..settings import read_preset
-from ..storage.files import save_figure, write_atomically
 from ..storage.models import load_model
-from .reproduction import (
-    Verdict,
-    check_seeds,
-    mean_and_error,
-    mean_cell,
-    shortened,
-    show_table,
-    show_verdicts,
-    verdict_sections,
-)
+from .experiment import Cell, Experiment, Group, Method, Table, Verdict, mean_cell
 from .tabular_figure import Bars, draw_tabular
 
 SAMPLES = 50_000
-_RESULT = "tabular.json"
-
-
-class Method(NamedTuple):
-    """A way to train: the ending of its preset's name, and what it changes in it."""
-
-    ending: str
-    change: Mapping[str, Any]
-
+SECONDS = 600.0
+"""A run is to take no more."""
 
 METHODS = {
-    "exact": Method("", {}),
-    "K = 1": Method("", {"volume": "stochastic", "probes": 1}),
-    "K = 10": Method("", {"volume": "stochastic", "probes": 10}),
-    "two-step": Method("-two-step", {}),
+    "exact": Method("exact", ""),
+    "k1": Method("K = 1", "", {"volume": "stochastic", "probes": 1}),
+    "k10": Method("K = 10", "", {"volume": "stochastic", "probes": 10}),
+    "two-step": Method("two-step", "-two-step"),
 }
 PUBLISHED_PROBES = {"distribution": "gaussian", "solver": "cg"}
-KEYS = {name.lower().replace(" = ", ""): name for name in METHODS}
 
 # FID-like scores of the paper's Table 2, mean and standard error over 5 seeds
 PUBLISHED: dict[str, dict[str, tuple[float, float]]] = {
@@ -70,21 +47,10 @@ PUBLISHED: dict[str, dict[str, tuple[float, float]]] = {
         "two-step": (1.085, 0.062),
     },
 }
-
-
-@dataclass(frozen=True)
-class Target:
-    """What must hold of our settings on a data set."""
-
-    fid_like: float
-    sliced_wasserstein: float = math.inf
-    largest_error: float = math.inf
-    seconds: float = 600.0
-
-
+# what our settings must reach: means over seeds, and the largest of all squared distances
 TARGETS = {
-    "power": Target(fid_like=0.013, sliced_wasserstein=0.003),
-    "miniboone": Target(fid_like=0.75, largest_error=100.0),
+    "power": {"fid_like": 0.013, "sliced_wasserstein": 0.003},
+    "miniboone": {"fid_like": 0.75, "largest_error": 100.0},
 }
 
 
@@ -100,250 +66,146 @@ class Result:
     seconds: float
 
 
-@dataclass(frozen=True)
-class Group:
-    """The runs of one data set, one method and one kind of settings, over seeds."""
-
-    data: str
-    method: str
-    settings: str
-    results: Sequence[Result]
-
-    def cell(self, field: str) -> str:
-        """Mean ± standard error."""
-        return mean_cell([getattr(result, field) for result in self.results])
-
-    def mean(self, field: str) -> float:
-        """Mean over the seeds."""
-        return mean_and_error([getattr(result, field) for result in self.results])[0]
+Groups = Sequence[Group[Result]]
 
 
-def tabular_command(
-    out: Path,
-    names: Sequence[str],
-    methods: Sequence[str],
-    seeds: int,
-    epochs: int | None,
-    processes: int | None,
-    published: bool = False,
-) -> int:
-    """Train, compare with the test rows, print the table, draw it, write the page."""
-    console = wide_console()
-    check_seeds(seeds)
-    at_hand = {}
-    for name in names:
-        with console.status(f"reading {name} …"):
-            try:
-                at_hand[name] = load_benchmark(name)
-            except MissingFileError:
-                console.print(f"{name}: data not at hand (rnf data get {name})", highlight=False)
-    kinds = ("ours", "published")[: 1 + published]
-    jobs = {
-        (name, method, kind): _jobs(out, name, method, kind, seeds, epochs)
-        for name in at_hand
-        for kind in kinds
-        for method in methods
-    }
-    every = list({job.folder: job for group in jobs.values() for job in group}.values())
-    times = run_jobs(every, console, processes) if every else []
-    seconds = {job.folder: took for job, took in zip(every, times, strict=True)}
-    groups, done = [], 0
-    for (name, method, settings), group in jobs.items():
-        results = []
-        for job in group:
-            with console.status(f"evaluating run {done + 1} of {sum(map(len, jobs.values()))} …"):
-                results.append(_result(job, at_hand[name], seconds[job.folder]))
-            done += 1
-        groups.append(Group(name, method, settings, results))
-    with console.status("comparing real with real …"):
-        floors = {name: _floors(splits) for name, splits in at_hand.items()}
-    show(console, out, names, groups, floors, {name: splits.note for name, splits in at_hand.items()}, epochs)
-    return 0
+class Tabular(Experiment[Result]):
+    """Four tables, four methods; beside our settings the published ones, if asked for."""
 
-
-def _jobs(out: Path, name: str, method: str, kind: str, seeds: int, epochs: int | None) -> list[Job]:
-    """A job for each seed. With d orthonormal probes or more the gradient is the exact one: those are the exact runs."""
-    chosen = METHODS[method]
-    preset = f"{name}{'-published' if kind == 'published' else ''}{chosen.ending}"
-    if kind == "ours" and chosen.change.get("probes", 0) >= read_preset(preset)["latent_dim"]:
-        method, chosen = "exact", METHODS["exact"]
-    folder = out / preset / method.lower().replace(" = ", "")
-    change = {**chosen.change, **(PUBLISHED_PROBES if kind == "published" and "probes" in chosen.change else {})}
-    return [
-        preset_job(f"{preset}, {method}, seed {seed}", preset, folder / f"seed-{seed}", seed, epochs, change)
-        for seed in range(seeds)
-    ]
-
-
-def show(
-    console: Console,
-    out: Path,
-    names: Sequence[str],
-    groups: Sequence[Group],
-    floors: Mapping[str, tuple[float, float]],
-    notes: Mapping[str, str],
-    epochs: int | None,
-) -> None:
-    """The table on the console; figure, page and numbers in the folder."""
-    verdicts = judge(groups)
-    rows = table_rows(names, groups, floors)
-    show_table(console, "FID-like scores on the test rows", _HEADINGS, rows, _CAPTION, left=3)
-    if epochs is not None:
-        console.print(shortened(epochs), highlight=False)
-    for name, note in notes.items():
-        if note:
-            console.print(f"{name}: {note}", highlight=False)
-    show_verdicts(console, verdicts)
-    numbers = {
-        "groups": [asdict(group) for group in groups],
-        "floors": {
-            name: dict(zip(("fid_like", "sliced_wasserstein"), both, strict=True)) for name, both in floors.items()
-        },
-        "samples": SAMPLES,
-    }
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / "results.json", json.dumps(numbers, indent=1) + "\n")
-    places = {"numbers": out / "results.json"}
-    if groups:
-        picture = out / "tabular.png"
-        save_figure(picture, draw_tabular(bars(groups), floors, PUBLISHED))
-        write(_page(rows, verdicts, notes, picture, epochs), out / "report.html")
-        places |= {"figure": picture, "report": out / "report.html"}
-    say_where(console, places)
-
-
-_HEADINGS = ("data", "method", "settings", "published", "ours", "floor", "SW²", "floor", "distance", "time")
-_CAPTION = (
-    f"FID-like and squared sliced Wasserstein-2 of {SAMPLES:,} samples, mean ± standard error over seeds; floor: training "
-    "rows against test rows; distance: mean squared, test rows."
-)
-_MEANING = """
+    name = "tabular"
+    title = "The paper's tables, reproduced"
+    subtitle = "FID-like scores of rectangular flows on tabular data: published, and ours."
+    meaning = """
 The *FID-like score* compares means and covariances of samples and data, and nothing else: a full-rank Gaussian with the
 data's covariance scores better than any flow here. *SW²*, the squared sliced Wasserstein-2 distance, sees the shape of the
 distribution as well. The *floor* of each is what real rows score against real rows.
 """
+    picture = ("tabular.png", "Scores of every run beside the published ones", "")
 
+    def check(self) -> None:
+        self.splits: dict[str, Splits] = {}
 
-def table_rows(
-    names: Sequence[str], groups: Sequence[Group], floors: Mapping[str, tuple[float, float]]
-) -> list[list[str]]:
-    """One row for each data set, method and kind of settings; those not at hand say so."""
-    rows = []
-    for name in names:
-        mine = [group for group in groups if group.data == name]
-        for group in mine:
-            shown = "{:.3f} ± {:.3f}".format(*PUBLISHED[name][group.method])
-            floor, sliced_floor = floors[name]
-            time = duration(group.mean("seconds"))
-            scores = [shown, group.cell("fid_like"), f"{floor:.4f}", group.cell("sliced_wasserstein")]
-            distance = f"{group.mean('reconstruction'):.4f}"
-            same = any(g.results == group.results and g.method != group.method for g in mine if g.method == "exact")
-            method = f"{group.method} ≥ d, as exact" if same else group.method
-            rows.append([name, method, group.settings, *scores, f"{sliced_floor:.4f}", distance, time])
-        if not mine:
-            for method, published in PUBLISHED[name].items():
-                shown = "{:.3f} ± {:.3f}".format(*published)
-                rows.append([name, method, "", shown, "data not at hand", "", "", "", "", ""])
-    return rows
+    def load(self, data: str) -> None:
+        self.splits[data] = load_benchmark(data)
 
+    def notes(self) -> list[str]:
+        return [f"{name}: {splits.note}" for name, splits in self.splits.items() if splits.note]
 
-def judge(groups: Sequence[Group]) -> list[Verdict]:
-    """What must hold of our settings, and whether it does."""
-    ours = {(g.data, g.method): g for g in groups if g.settings == "ours"}
-    found = []
-    for name, target in TARGETS.items():
-        for method in ("exact", "K = 1"):
-            group = ours.get((name, method))
-            if group is None:
-                continue
-            title = f"{name}, {method}"
-            for field, text, limit in (
-                ("fid_like", "mean FID-like", target.fid_like),
-                ("sliced_wasserstein", "mean SW²", target.sliced_wasserstein),
-            ):
-                if math.isfinite(limit):
-                    found.append((f"{title}, {text} {group.mean(field):.4f} ≤ {limit}", group.mean(field) <= limit))
-            longest = max(result.seconds for result in group.results)
-            text = f"{title}, longest run {duration(longest)} ≤ {duration(target.seconds)}"
-            found.append((text, longest <= target.seconds))
-            if math.isfinite(target.largest_error):
-                worst = max(result.largest_error for result in group.results)
-                found.append(
-                    (
-                        f"{title}, largest squared distance {worst:.1f} ≤ {target.largest_error:g}",
-                        worst <= target.largest_error,
-                    )
+    def cells(self, data: str) -> list[Cell]:
+        kinds = ("ours", "published") if "published" in self.request.more else ("ours",)
+        cells = []
+        for kind in kinds:
+            for key in self.request.methods:
+                method = METHODS[key]
+                preset = f"{data}{'-published' if kind == 'published' else ''}{method.preset}"
+                # with d orthonormal probes or more the gradient is the exact one: those are the exact runs
+                if kind == "ours" and method.change.get("probes", 0) >= read_preset(preset)["latent_dim"]:
+                    key = "exact"
+                for seed in range(self.request.seeds):
+                    title, folder = f"{preset}, {METHODS[key].name}, seed {seed}", self.folder / preset / key
+                    change = {**METHODS[key].change}
+                    if kind == "published" and "probes" in change:
+                        change |= PUBLISHED_PROBES
+                    job = preset_job(title, preset, folder / f"seed-{seed}", seed, self.request.epochs, change)
+                    cells.append(Cell(data, method.name, seed, job, kind))
+        return cells
+
+    def judge(self, cell: Cell, seconds: float) -> Result:
+        test = self.splits[cell.data].test
+
+        def compute() -> dict[str, Any]:
+            flow = load_model(cell.job.folder)
+            samples = flow.sample(SAMPLES, generator=torch.Generator().manual_seed(cell.seed)).double().numpy()
+            with torch.no_grad():
+                errors = torch.cat([flow.reconstruction_error(part) for part in torch.from_numpy(test).split(20_000)])
+            some = test[np.random.default_rng(0).permutation(len(test))[:SAMPLES]]  # as many as the floor compares
+            scores = fid_like(samples, test), sliced_wasserstein(samples, some, seed=0)
+            return asdict(Result(cell.seed, *scores, float(errors.mean()), float(errors.max()), seconds))
+
+        with self.console.status(f"evaluating {cell.job.title} …"):
+            return Result(**kept(cell.job.folder, "tabular.json", f"{SAMPLES} samples", compute))
+
+    @cached_property
+    def floors(self) -> dict[str, tuple[float, float]]:
+        """Data set → FID-like and SW² of training rows against test rows, equally many of each, at most 50,000."""
+        found = {}
+        for name, splits in self.splits.items():
+            size = min(SAMPLES, len(splits.train), len(splits.test))
+            with self.console.status(f"{name}: comparing training rows with test rows …"):
+                fid, sliced = (
+                    real_floor(metric, splits.train, splits.test, size=size)
+                    for metric in (fid_like, partial(sliced_wasserstein, seed=0))
                 )
-            other = ours.get((name, "two-step"))
-            if other is not None:
-                a, b = group.mean("fid_like"), other.mean("fid_like")
-                found.append((f"{title}, FID-like below two-step's ({a:.4f} < {b:.4f})", a < b))
-    return found
+            found[name] = fid, sliced
+        return found
 
-
-def bars(groups: Sequence[Group]) -> list[Bars]:
-    """What the figure shows of each group."""
-    return [
-        Bars(
-            group.data,
-            group.method,
-            group.settings,
-            [result.fid_like for result in group.results],
-            [result.sliced_wasserstein for result in group.results],
+    def tables(self, groups: Groups) -> list[Table]:
+        headings = ("data", "method", "settings", "published", "ours", "floor", "SW²", "floor", "distance", "time")
+        caption = (
+            f"FID-like and squared sliced Wasserstein-2 of {SAMPLES:,} samples, mean ± standard error over seeds; floor: "
+            "training rows against test rows; distance: mean squared, test rows."
         )
-        for group in groups
-    ]
+        return [Table("FID-like scores on the test rows", headings, [self._row(g) for g in groups], caption, left=3)]
+
+    def _row(self, group: Group[Result]) -> list[str]:
+        published = "{:.3f} ± {:.3f}".format(*PUBLISHED[group.data][group.method])
+        if not group.runs:
+            return [group.data, group.label, group.settings if group.failed else "", published, group.missing]
+        trained_as = group.runs[0][0].job.folder.parent.name
+        same = f" ≥ d, as {trained_as}" if METHODS[trained_as].name != group.method else ""
+        scores = []
+        for name, floor in zip(("fid_like", "sliced_wasserstein"), self.floors[group.data], strict=True):
+            scores += [mean_cell(group.values(name)), f"{floor:.4f}"]
+        distance, time = f"{group.mean('reconstruction'):.4f}", duration(group.mean("seconds"))
+        return [group.data, group.label + same, group.settings, published, *scores, distance, time]
+
+    def verdicts(self, groups: Groups) -> list[Verdict]:
+        ours = {(group.data, group.method): group for group in groups if group.settings == "ours"}
+        found: list[Verdict] = []
+        for data in TARGETS:
+            for method in ("exact", "K = 1"):
+                if (data, method) in ours:
+                    found += _verdicts(ours[data, method], ours.get((data, "two-step")))
+        return found
+
+    def numbers(self, groups: Groups) -> Any:
+        names = ("fid_like", "sliced_wasserstein")
+        return {
+            "groups": [
+                {
+                    "data": group.data,
+                    "method": group.method,
+                    "settings": group.settings,
+                    "results": [asdict(result) for result in group.results],
+                }
+                for group in groups
+                if group.at_hand
+            ],
+            "floors": {data: dict(zip(names, both, strict=True)) for data, both in self.floors.items()},
+            "samples": SAMPLES,
+        }
+
+    def figure(self, groups: Groups) -> Figure:
+        return draw_tabular(bars(groups), self.floors, PUBLISHED)
 
 
-def _result(job: Job, splits: Splits, seconds: float) -> Result:
-    """The scores of a run, from its folder where they were computed of this very model."""
-
-    def compute() -> dict[str, Any]:
-        flow, seed = load_model(job.folder), int(job.settings["seed"])
-        samples = flow.sample(SAMPLES, generator=torch.Generator().manual_seed(seed)).double().numpy()
-        with torch.no_grad():
-            rows = torch.from_numpy(splits.test)
-            errors = torch.cat([flow.reconstruction_error(part) for part in rows.split(20_000)])
-        sliced = sliced_wasserstein(samples, _some(splits.test), seed=0)
-        distances = float(errors.mean()), float(errors.max())
-        return asdict(Result(seed, fid_like(samples, splits.test), sliced, *distances, seconds))
-
-    return Result(**kept(job.folder, _RESULT, f"{SAMPLES} samples", compute))
+def bars(groups: Groups) -> list[Bars]:
+    """What the figure shows of each group."""
+    names = ("fid_like", "sliced_wasserstein")
+    return [Bars(group.data, group.method, group.settings, *map(group.values, names)) for group in groups]
 
 
-def _floors(splits: Splits) -> tuple[float, float]:
-    """FID-like and SW² of training rows against test rows, as many on each side as there are, and 50,000 at the most."""
-    size = min(SAMPLES, len(splits.train), len(splits.test))
-    metrics = (fid_like, partial(sliced_wasserstein, seed=0))
-    fid, sliced = (real_floor(metric, splits.train, splits.test, size=size) for metric in metrics)
-    return fid, sliced
-
-
-def _some(rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """At most as many rows as there are samples, so that a floor at that number is comparable."""
-    return rows[np.random.default_rng(0).permutation(len(rows))[:SAMPLES]]
-
-
-def _page(
-    rows: Sequence[Sequence[str]],
-    verdicts: Sequence[Verdict],
-    notes: Mapping[str, str],
-    picture: Path,
-    epochs: int | None,
-) -> Page:
-    from .._version import __version__
-
-    said = "".join(f"\n\n**{name}:** {note}" for name, note in notes.items() if note)
-    return Page(
-        "The paper's tables, reproduced",
-        "FID-like scores of rectangular flows on tabular data: published, and ours.",
-        [
-            Section("Results", [Grid(_HEADINGS, rows, _CAPTION), Text(f"{_MEANING}{said}\n\n{shortened(epochs)}")]),
-            Section("Every run", [Picture(picture, "Scores of every run beside the published ones", "")]),
-            *verdict_sections(verdicts),
-        ],
-        f"rectangular-flows {__version__} · rnf reproduce tabular",
-    )
-
-
-__all__ = ["KEYS", "METHODS", "PUBLISHED", "tabular_command"]
+def _verdicts(group: Group[Result], two_step: Group[Result] | None) -> Iterator[Verdict]:
+    title, target = f"{group.data}, {group.method}", TARGETS[group.data]
+    for name, text in (("fid_like", "mean FID-like"), ("sliced_wasserstein", "mean SW²")):
+        if name in target:
+            value = group.mean(name)
+            yield f"{title}, {text} {value:.4f} ≤ {target[name]}", value <= target[name]
+    longest = max(group.values("seconds"))
+    yield f"{title}, longest run {duration(longest)} ≤ {duration(SECONDS)}", longest <= SECONDS
+    if "largest_error" in target:
+        worst, most = max(group.values("largest_error")), target["largest_error"]
+        yield f"{title}, largest squared distance {worst:.1f} ≤ {most:g}", worst <= most
+    if two_step is not None:
+        a, b = group.mean("fid_like"), two_step.mean("fid_like")
+        yield f"{title}, FID-like below two-step's ({a:.4f} < {b:.4f})", a < b

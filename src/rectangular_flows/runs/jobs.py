@@ -1,32 +1,31 @@
-"""Several training runs side by side, one thread each, with one display. What was finished before is not run again."""
+"""Several training runs side by side, each in a process of its own with one thread. Finished runs are not run again."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
-from multiprocessing.synchronize import Event
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress_bar import ProgressBar
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn
 from safetensors import safe_open
 
 from ..errors import NumericalError
 from ..settings import FitSettings, read_preset
 from ..storage.files import write_atomically
+from ..storage.models import WEIGHTS
 from ..training.checkpoint import FILE
 from ..training.folder import CHECKPOINT, FAILURE, last_epoch
 from ..training.signals import Interrupted, StopSignals
@@ -35,12 +34,14 @@ from .launch import run_settings
 from .saved import SavedRun
 
 _SECONDS_BETWEEN_LINES = 10.0
-_SECONDS_BETWEEN_LOOKS = 0.5
+_SECONDS_BETWEEN_LOOKS = 0.2
+_MEMORY = " (perhaps for lack of memory)"
+_CONTEXT = multiprocessing.get_context("spawn")
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run: what to show it as, its settings as a flat mapping, and its folder."""
+    """One run: its title, its settings as a flat mapping, and its folder."""
 
     title: str
     settings: dict[str, Any]
@@ -52,11 +53,38 @@ class Job:
         training = FitSettings.from_flat(self.settings).training
         return training.whole_epochs + training.latent_epochs
 
+    @property
+    def begun(self) -> bool:
+        """Whether the folder holds a state to resume from."""
+        return (self.folder / CHECKPOINT / FILE).exists()
+
+    @property
+    def share(self) -> float:
+        """Epochs done, as a share of the most it may take; 1 for a complete run."""
+        last = last_epoch(self.folder)
+        return 1.0 if self.complete else 0.0 if last is None else last.epoch / self.epochs
+
+    @property
+    def complete(self) -> bool:
+        """Whether that state is the last one. Reads only the head of its file."""
+        if not self.begun:
+            return False
+        with safe_open(self.folder / CHECKPOINT / FILE, "pt") as state:
+            return bool(json.loads(state.metadata()["progress"])["finished"])
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended: the seconds of training, or why it left no finished model."""
+
+    seconds: float = 0.0
+    failure: str = ""
+
 
 def preset_job(
     title: str, preset: str, folder: Path, seed: int, epochs: int | None, change: Mapping[str, Any] | None = None
 ) -> Job:
-    """A run of a preset with a seed, at most so many epochs, and whatever else is to be changed."""
+    """A run of a preset with a seed, at most so many epochs, and other changed settings."""
     settings = {**read_preset(preset), "seed": seed, **(change or {})}
     if epochs is not None:
         if epochs < 1:
@@ -66,106 +94,129 @@ def preset_job(
     return Job(title, settings, folder)
 
 
-def run_jobs(jobs: Sequence[Job], console: Console, processes: int | None = None, fresh: bool = False) -> list[float]:
-    """Do the runs, as many at a time as there are cores; the seconds each took.
+def run_jobs(jobs: Sequence[Job], console: Console, processes: int | None = None, fresh: bool = False) -> list[Outcome]:
+    """Train each job in a process of its own; how each ended, in the order of the jobs.
 
-    A run that is complete, with the same settings, is left as it is; one that was stopped goes on. Ctrl-C stops all of
-    them, with their state saved.
+    A complete run is left as it is, a stopped one resumes. A worker that dies does not stop the others. Ctrl-C stops all of
+    them after they have saved their states.
 
     Args:
         jobs: the runs.
         console: where to show them.
-        processes: runs at a time.
-        fresh: do them all again.
+        processes: workers at a time, by default one for each core.
+        fresh: train all of them anew.
 
     Raises:
-        ValueError: there is a run with other settings in a folder; nothing was begun, or lost.
+        ValueError: a folder holds a run with other settings. Nothing was started or lost.
+        Interrupted: a signal came; all states are saved.
     """
-    processes = min(len(jobs), processes or os.cpu_count() or 1)
-    if processes < 1:
-        raise ValueError(f"expected at least one job at a time; got {processes}")
-    if not fresh:
-        for job in jobs:
-            _check_settings(job)
-    context = multiprocessing.get_context("spawn")
-    display = _Display(jobs, console, 0.0 if fresh else sum(map(_share, jobs)) / len(jobs))
-    stop = context.Event()
-    with StopSignals(enabled=True) as signals, ProcessPoolExecutor(processes, context, _begin, (stop,)) as pool:
-        futures = [pool.submit(_run, job, fresh) for job in jobs]
-        with display:
-            while not all(future.done() for future in futures):
-                if signals.requested:
-                    stop.set()  # for runs that a process has already fetched, which cannot be cancelled
-                    pool.shutdown(wait=False, cancel_futures=True)
-                    for child in multiprocessing.active_children():
-                        child.terminate()  # which a run takes as the signal to save and stop
-                display.update(futures)
-                time.sleep(_SECONDS_BETWEEN_LOOKS)
-            display.update(futures)
+    at_once = os.cpu_count() or 1 if processes is None else processes
+    if at_once < 1:
+        raise ValueError(f"expected at least one job at a time; got {at_once}")
+    for job in () if fresh else jobs:
+        _check_settings(job)
+    workers = [_Worker(job, fresh) for job in jobs]
+    with StopSignals(enabled=True) as signals, _Display(workers, console) as display:
+        while any(worker.outcome is None for worker in workers):
+            running = [worker for worker in workers if worker.running]
+            waiting = [worker for worker in workers if worker.process is None and worker.outcome is None]
+            if signals.requested and not running:
+                break
+            if signals.requested:
+                for worker in running:
+                    worker.stop()
+            else:
+                for worker in waiting[: at_once - len(running)]:
+                    worker.start()
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            display.update()
     if signals.number is not None:
-        raise Interrupted("stopped, everything is saved. The same command goes on from here", signals.number)
-    return [future.result() for future in futures]
+        raise Interrupted("stopped; everything is saved. Run the same command again to resume", signals.number)
+    return [worker.outcome or Outcome() for worker in workers]
 
 
-_stop: Event | None = None  # of the process that shows the runs, in each that does them
-_orphaned = threading.Event()  # when that process is no more
-_busy = threading.Lock()  # while a run is under way
+class _Worker:
+    """A job and the process that runs it, which is started only where there is something to train."""
+
+    def __init__(self, job: Job, fresh: bool):
+        self.job, self.fresh, self._stopping = job, fresh, False
+        self.outcome = None if fresh or not job.complete else Outcome(_seconds(job))
+        self.process: multiprocessing.process.BaseProcess | None = None
+
+    @property
+    def running(self) -> bool:
+        """Whether the process runs; where it has just ended, sets the outcome."""
+        if self.process is None or self.outcome is not None or self.process.is_alive():
+            return self.process is not None and self.outcome is None
+        try:
+            self.outcome = self._receiver.recv()
+        except EOFError:  # it died without a word
+            code = self.process.exitcode or 0
+            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"crashed with exit code {code}"
+            self.outcome = Outcome(failure=f"its process {how}{_MEMORY if code == -9 else ''}")
+        return False
+
+    def start(self) -> None:
+        """Start the process, which ignores Ctrl-C from its first moment: this one tells it when to stop."""
+        self._receiver, sender = _CONTEXT.Pipe(duplex=False)
+        self.process = _CONTEXT.Process(target=_work, args=(self.job, self.fresh, sender), daemon=True)
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self.process.start()
+        signal.signal(signal.SIGINT, before)
+        sender.close()
+
+    def stop(self) -> None:
+        """Ask the process, once, to save its state and stop."""
+        if self.process is not None and not self._stopping:
+            self._stopping = True
+            self.process.terminate()
 
 
-def _begin(stop: Event) -> None:
-    """Signals are for the process that shows the runs; a run that is under way listens for itself."""
-    global _stop
-    _stop = stop
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+def _work(job: Job, fresh: bool, sender: Connection) -> None:
+    """What a process does. SIGTERM ends it at once, and while it trains, after its state is saved."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=_stop_with_parent, daemon=True).start()
+    torch.set_num_threads(1)
+    try:
+        outcome = train_job(job, fresh)
+    except Interrupted:
+        outcome = Outcome(failure="it was stopped")
+    except (ValueError, OSError) as error:
+        outcome = Outcome(failure=str(error))
+    with contextlib.suppress(BrokenPipeError):  # nobody waits for an orphan
+        sender.send(outcome)
 
 
 def _stop_with_parent() -> None:
-    """Should the process that shows the runs be killed, nobody would wait for this one: save and stop."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
-        _orphaned.set()
-        while not _busy.acquire(timeout=_SECONDS_BETWEEN_LOOKS):
-            signal.raise_signal(signal.SIGTERM)  # which is ignored until the run listens
-        os._exit(1)
+        signal.raise_signal(signal.SIGTERM)
 
 
-def _run(job: Job, fresh: bool) -> float:
-    with _busy:
-        if _orphaned.is_set() or (_stop is not None and _stop.is_set()):
-            raise Interrupted("not begun", signal.SIGTERM)
-        return _run_now(job, fresh)
-
-
-def _run_now(job: Job, fresh: bool) -> float:
-    torch.set_num_threads(1)
-    settings = FitSettings.from_flat(job.settings)
-    resume = not fresh and _begun(job, settings)
-    done = last_epoch(job.folder) if resume else None
-    if done is not None and _complete(job):
-        return done.seconds
+def train_job(job: Job, fresh: bool = False) -> Outcome:
+    """Train a job here, or resume it."""
+    resume = job.begun and not fresh
     with Path(os.devnull).open("w") as nowhere:
-        quiet = Console(file=nowhere)
+        options: dict[str, Any] = {"resume": resume, "overwrite": not resume, "quiet": True}
         try:
-            run_settings(settings, job.folder, console=quiet, resume=resume, overwrite=not resume, quiet=True)
-        except NumericalError as error:  # its best model is kept, and is shown like the others
+            run_settings(FitSettings.from_flat(job.settings), job.folder, console=Console(file=nowhere), **options)
+        except NumericalError as error:  # the best model so far is judged like the others
             write_atomically(job.folder / FAILURE, f"{error}\n")
+            if not (job.folder / WEIGHTS).exists():
+                return Outcome(failure=str(error))
+    return Outcome(_seconds(job))
+
+
+def _seconds(job: Job) -> float:
     last = last_epoch(job.folder)
-    return last.seconds if last is not None else 0.0
-
-
-def _begun(job: Job, settings: FitSettings) -> bool:
-    """Whether the folder has a state to go on from, of a run with these settings."""
-    if not (job.folder / CHECKPOINT / FILE).exists():
-        return False
-    return SavedRun(job.folder).settings.flat() == settings.flat()
+    return 0.0 if last is None else last.seconds
 
 
 def _check_settings(job: Job) -> None:
-    """Complain about a run with other settings: it may have taken hours."""
-    if not (job.folder / CHECKPOINT / FILE).exists():
+    """Refuse to replace a run with other settings: it may have taken hours."""
+    if not job.begun:
         return
     there, wanted = SavedRun(job.folder).settings.flat(), FitSettings.from_flat(job.settings).flat()
     others = [name for name in wanted if there.get(name) != wanted[name]]
@@ -177,69 +228,53 @@ def _check_settings(job: Job) -> None:
         )
 
 
-def _complete(job: Job) -> bool:
-    """Whether the state in the folder is that of the end; nothing is read but its head."""
-    with safe_open(job.folder / CHECKPOINT / FILE, "pt") as state:
-        return bool(json.loads(state.metadata()["progress"])["finished"])
-
-
-def _share(job: Job) -> float:
-    """How much of a run there is to go on from."""
-    last = last_epoch(job.folder) if _begun(job, FitSettings.from_flat(job.settings)) else None
-    return 0.0 if last is None else 1.0 if _complete(job) else last.epoch / job.epochs
-
-
 class _Display:
-    """A bar for every run that is under way, and one line for each that is done."""
+    """A bar for every run that trains, and a line for each that has ended."""
 
-    def __init__(self, jobs: Sequence[Job], console: Console, before: float):
-        self._jobs, self._console, self._before = jobs, console, before
-        self._live = Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal else None
+    def __init__(self, workers: Sequence[_Worker], console: Console):
+        self._workers, self._console = workers, console
+        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[now]}", style="dim")
+        self._bars = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
+        self._tasks = [self._bars.add_task(w.job.title, total=w.job.epochs, visible=False, now="") for w in workers]
+        self._all = self._bars.add_task("all runs", total=len(workers), now="")
         self._started = self._line = time.perf_counter()
-        self._told: set[int] = set()
+        self._shown: set[_Worker] = set()
+        self._shares = {worker: 0.0 if worker.fresh else worker.job.share for worker in workers}
+        self._before = sum(self._shares.values())
 
-    def __enter__(self) -> None:
-        if self._live is not None:
-            self._live.start()
+    def __enter__(self) -> _Display:
+        self._bars.start()
+        return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self.update()
+        self._bars.stop()
 
-    def update(self, futures: Sequence[Future[float]]) -> None:
-        """Look at where each run is; tell what has changed."""
-        shares, running = [], []
-        for i, (job, future) in enumerate(zip(self._jobs, futures, strict=True)):
-            finished = future.done() and not future.cancelled() and future.exception() is None
-            last = last_epoch(job.folder) if future.running() else None
-            shares.append(1.0 if future.done() else last.epoch / job.epochs if last is not None else 0.0)
-            if finished and i not in self._told:
-                self._told.add(i)
-                broke = " (it broke down; its best model is kept)" if (job.folder / FAILURE).exists() else ""
-                text = f"{job.title}: done in {duration(future.result())}{broke}"
-                self._console.print(text, highlight=False, soft_wrap=True, markup=False)
-            elif last is not None:
-                running.append((job, last.epoch, describe(last)))
-        share, now = sum(shares) / len(shares), time.perf_counter()
-        new = share - self._before
-        left = duration((now - self._started) * (1 - share) / new) if new > 0.01 else "…"
-        summary = f"{len(self._told)} of {len(self._jobs)} runs done, {left} left"
-        if self._live is not None:
-            self._live.update(_bars(running, summary))
-        elif now - self._line > _SECONDS_BETWEEN_LINES:
+    def update(self) -> None:
+        """Look at where each run is and show what has changed."""
+        lines = []
+        for worker, task in zip(self._workers, self._tasks, strict=True):
+            job = worker.job
+            last = last_epoch(job.folder) if worker.running else None
+            if last is not None:
+                self._shares[worker] = last.epoch / job.epochs
+                lines.append(f"{job.title} epoch {last.epoch}/{job.epochs}: {describe(last)}")
+                self._bars.update(task, completed=last.epoch, visible=True, now=lines[-1].removeprefix(job.title))
+            elif worker.outcome is not None and worker not in self._shown:
+                self._shares[worker] = 1.0
+                self._shown.add(worker)
+                self._bars.update(task, visible=False)
+                broke = " (training broke down; the best model before that is kept)" * (job.folder / FAILURE).exists()
+                ending = f"failed: {worker.outcome.failure}" if worker.outcome.failure else ""
+                self._print(f"{job.title}: {ending or f'done in {duration(worker.outcome.seconds)}{broke}'}")
+        now, share = time.perf_counter(), sum(self._shares.values())
+        done, rest = share - self._before, len(self._workers) - share
+        left = duration((now - self._started) * rest / done) if done > 0.01 * len(self._workers) else "…"
+        summary = f"{len(self._shown)} of {len(self._workers)} runs done, {left} left"
+        self._bars.update(self._all, completed=share, now=summary)
+        if not self._console.is_terminal and now - self._line > _SECONDS_BETWEEN_LINES:
             self._line = now
-            parts = [summary, *(f"{job.title} epoch {epoch}/{job.epochs}: {text}" for job, epoch, text in running)]
-            self._console.print(" · ".join(parts), highlight=False, soft_wrap=True, markup=False)
+            self._print(" · ".join([summary, *lines]))
 
-
-def _bars(running: Sequence[tuple[Job, int, str]], summary: str) -> Group:
-    grid = Table.grid(padding=(0, 2, 0, 0), expand=True)
-    grid.add_column(no_wrap=True)
-    grid.add_column(ratio=1)
-    grid.add_column(no_wrap=True, style="dim")
-    for job, epoch, text in running:
-        grid.add_row(job.title, ProgressBar(job.epochs, epoch), f"epoch {epoch}/{job.epochs} · {text}")
-    return Group(grid, Text(summary, style="dim"))
-
-
-__all__ = ["Job", "preset_job", "run_jobs"]
+    def _print(self, text: str) -> None:
+        self._console.print(text, highlight=False, soft_wrap=True, markup=False)

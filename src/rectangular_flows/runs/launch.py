@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from rich.console import Console
 
-from ..metrics import estimate_dimension
 from ..settings import FitSettings
 from ..training import Run, fit
 from ..training.setup import threads_for
@@ -35,6 +34,8 @@ def run_settings(
     known = SavedRun(out).known if resume and out is not None else None
     data = prepare(settings.data, settings.model.latent_dim, seed, known=known)
     if settings.model.latent_dim == "auto":
+        from ..metrics import estimate_dimension  # slow to import, and every job is a process of its own
+
         found = estimate_dimension(some_rows(data.train, seed), seed=seed)
         settings = replace(settings, model=replace(settings.model, latent_dim=found.suggestion))
         if not quiet:

@@ -1,14 +1,15 @@
-"""Speed and memory of one training step against the algorithm as published: what ``rnf bench volume`` runs.
+"""Time and memory of one training step against the algorithm as published: what ``rnf bench volume`` runs.
 
-Both sides take the same step (encode, volume, latent density, reconstruction, backward, Adam) on the same data; only
-the volume differs. Steps are interleaved, published then ours, so that a busy machine slows both, and the figure that
-counts is the median of the ratios within a round. Memory is the extra peak of one step in a process of its own.
+Both sides take the same step (encode, volume, latent density, reconstruction, backward, Adam) on the same data; only the
+volume differs. Steps are interleaved, published then ours, so that a busy machine slows both, and the result is the median
+of the ratios within a round. Memory is the extra peak of one step in a process of its own.
 """
 
 from __future__ import annotations
 
 import json
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import asdict
@@ -17,13 +18,14 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from ...runs.display import wide_console
 from ...training.setup import threads_for
-from .cases import CASES, TARGETS, Case, Row, Target
+from .cases import CASES, TARGETS, Row
 from .memory import memory_in_child
-from .show import facts_of, label, print_table, progress_bar
-from .steps import make_products, make_step, seconds_of, training_step
+from .show import facts_of, print_table
+from .steps import Step, make_products, make_step
 
 
 def bench_volume(
@@ -31,19 +33,14 @@ def bench_volume(
     repeats: int = 5,
     memory: bool = True,
     output: Path | None = None,
-    *,
-    device: str = "cpu",
-    console: Console | None = None,
 ) -> list[Row]:
     """Time exact and stochastic training steps against the published algorithm, print a table, return its rows.
 
     Args:
-        cases: names in :data:`CASES`. "mnist" runs only if named: it takes minutes, and some 10 GiB when published.
+        cases: names in :data:`CASES`. "mnist" and "cifar10" take minutes, and some 10 GiB as published.
         repeats: rounds, of a published step and one of ours; then of one of ours and its matrix products.
         memory: also measure memory, in a process for each side.
         output: JSON file for the rows, the targets and the facts of the machine.
-        device: where to run.
-        console: where the table goes; standard output unless given.
     """
     unknown = [name for name in cases if name not in CASES]
     if unknown:
@@ -53,15 +50,15 @@ def bench_volume(
     plan = [(name, probes) for name in cases for probes in (None, *CASES[name].probes)]
     rounds = repeats + 1 + memory  # a warm-up, and a child that takes a step of each side
     rows: list[Row] = []
-    with progress_bar() as progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("", total=sum(CASES[name].cost(probes) * rounds for name, probes in plan))
         for name, probes in plan:
-            progress.update(task, description=f"{name}, {label(probes)}")
+            progress.update(task, description=f"{name}, {_label(probes)}")
             advance = partial(progress.advance, task, CASES[name].cost(probes))
-            rows.append(_measure(name, probes, repeats, memory, device, advance))
-    console = console or wide_console()
-    facts = facts_of(device, repeats)
-    print_table(console, rows, facts)
+            rows.append(_measure(name, probes, repeats, memory, advance))
+    facts = facts_of(repeats)
+    print_table(wide_console(), rows, facts)
     if output is not None:
         targets = [{"target": t.text, "measured": t.measured(rows)} for t in TARGETS]
         result = {"facts": facts, "rows": [asdict(row) for row in rows], "targets": targets}
@@ -69,47 +66,41 @@ def bench_volume(
     return rows
 
 
-def _measure(
-    name: str, probes: int | None, repeats: int, memory: bool, device: str, advance: Callable[[], None]
-) -> Row:
+def _measure(name: str, probes: int | None, repeats: int, memory: bool, advance: Callable[[], None]) -> Row:
     case = CASES[name]
     torch.manual_seed(0)
-    flow, x = case.flow().to(device), case.data(probes).to(device)
+    flow, x = case.flow(), case.data(probes)
     with threads_for(flow, case.rows(probes)):  # as training does
-        copies = [deepcopy(flow), deepcopy(flow)]
-        steps = [make_step(copy, x, published, probes) for copy, published in zip(copies, (True, False), strict=True)]
-        for copied, as_published, step in zip(copies, (True, False), steps, strict=True):
-            if case.image is None:
-                step()
-            else:  # minutes: two rows warm the libraries up
-                make_step(copied, x[:2], as_published, probes)()
+        copies = {published: deepcopy(flow) for published in (True, False)}
+        steps = [make_step(copy, x, published, probes) for published, copy in copies.items()]
+        for (published, copy), step in zip(copies.items(), steps, strict=True):
+            # images take minutes: two rows warm the libraries up
+            (make_step(copy, x[:2], published, probes) if case.image else step)()
         advance()
-        times: list[list[float]] = []
+        times = []
         for _ in range(repeats):
-            times.append([seconds_of(step, device) for step in steps])
+            times.append([_seconds(step) for step in steps])
             advance()
         over: list[tuple[float, float]] = []
-        if (
-            probes is None and case.image is None
-        ):  # our step in its steady state, with nothing of the other side between
-            ours_step, products_step = steps[1], make_products(flow, case, device)
+        if probes is None and case.image is None:  # our step in its steady state, with no published step between
+            ours_step, products_step = steps[1], make_products(flow, case.batch)
             products_step()
             for _ in range(repeats):
                 ours_step()
-                over.append((seconds_of(ours_step, device), seconds_of(products_step, device)))
+                over.append((_seconds(ours_step), _seconds(products_step)))
     del steps, copies, flow
-    used = [memory_in_child(name, probes, published, device) if memory else None for published in (True, False)]
+    used = [memory_in_child(name, probes, published) if memory else None for published in (True, False)]
     if memory:
         advance()
-    published, ours = (list(column) for column in zip(*times, strict=True))
-    ratios = [a / b for a, b in zip(published, ours, strict=True)]
+    theirs, ours = (list(column) for column in zip(*times, strict=True))
+    ratios = [a / b for a, b in times]
     return Row(
         case=name,
         D=case.D,
         d=case.d,
         batch=case.rows(probes),
-        method=label(probes),
-        published_seconds=statistics.median(published),
+        method=_label(probes),
+        published_seconds=statistics.median(theirs),
         ours_seconds=statistics.median(ours),
         ratio=statistics.median(ratios),
         ratio_min=min(ratios),
@@ -123,4 +114,14 @@ def _measure(
     )
 
 
-__all__ = ["CASES", "TARGETS", "Case", "Row", "Target", "bench_volume", "training_step"]
+def _label(probes: int | None) -> str:
+    return "exact" if probes is None else f"K = {probes}"
+
+
+def _seconds(step: Step) -> float:
+    start = time.perf_counter()
+    step()
+    return time.perf_counter() - start
+
+
+__all__ = ["CASES", "TARGETS", "Row", "bench_volume"]
