@@ -99,4 +99,6 @@ class _ListPresets(argparse.Action):
         super().__init__(nargs=0, default=argparse.SUPPRESS, **options)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        parser.exit(message="".join(f"{name:<30} {preset_summary(name)}\n" for name in preset_files()))
+        for name in preset_files():
+            print(f"{name:<33}{preset_summary(name)}")
+        parser.exit()
