@@ -23,12 +23,12 @@ from rectangular_flows.runs.build import build_flow
 from rectangular_flows.runs.launch import run_settings
 from rectangular_flows.runs.prepared import prepare
 from rectangular_flows.runs.saved import ChangedDataWarning, SavedRun
-from rectangular_flows.settings import DataSettings, FitSettings, ModelSettings, read_preset
+from rectangular_flows.settings import DataSettings, FitSettings, read_preset
 from rectangular_flows.training import Objective
 from rectangular_flows.volume import Exact, Stochastic
 from rectangular_flows.volume.bundle import core_and_tail
+from tests.cli.command import run
 from tests.conftest import shaken
-from tests.test_cli import run
 
 SAMPLES = Path(__file__).parent / "data" / "samples"
 MNIST = SAMPLES / "mnist-300.npz"
@@ -44,16 +44,18 @@ TINY = {"directions": 20, "batch_size": 20, "epochs": 1, "latent_epochs": 1, "an
 
 
 def settings(**changes):
-    return FitSettings.from_flat({**read_preset("image-fast"), "data": str(MNIST), **SMALL, **FEW, **changes})
+    return FitSettings.from_flat(changes, {**read_preset("image-fast"), "data": str(MNIST), **SMALL, **FEW})
+
+
+def model(latent_dim, ambient, **values):
+    return FitSettings.from_flat({"latent_dim": latent_dim, "ambient": ambient, **values}).model
 
 
 def tiny(pixels="logit", dtype=torch.float64):
     """A model of images 1×3×4 with all of its parts away from their start."""
     images = ImageRows(np.random.default_rng(0).integers(0, 256, (200, 1, 3, 4), dtype=np.uint8))
-    model = ModelSettings(
-        2, "principal", pixels=pixels, directions=7, hidden=(8, 8), network="residual", latent_layers=1
-    )
-    return shaken(build_flow(model, images, seed=0), amount=0.1, dtype=dtype), torch.from_numpy(images[:6]).to(dtype)
+    chosen = model(2, "principal", pixels=pixels, directions=7, hidden=(8, 8), network="residual", latent_layers=1)
+    return shaken(build_flow(chosen, images, seed=0), amount=0.1, dtype=dtype), torch.from_numpy(images[:6]).to(dtype)
 
 
 # --- the fast model
@@ -99,19 +101,19 @@ def test_the_start_is_pca():
 
 def test_directions_are_limited_by_the_data():
     images = ImageRows(np.random.default_rng(0).integers(0, 256, (9, 1, 4, 4), dtype=np.uint8))
-    flow = build_flow(ModelSettings(2, "principal", hidden=(4,)), images, seed=0)
+    flow = build_flow(model(2, "principal", hidden=(4,)), images, seed=0)
     assert flow.ambient.in_shape == (8,)
     with pytest.raises(ValueError, match="latent dimension below the number of directions, 8 "):
-        build_flow(ModelSettings(8, "principal"), images, seed=0)
+        build_flow(model(8, "principal"), images, seed=0)
 
 
 def test_wide_tables_too():
     table = torch.randn(300, 5, generator=torch.Generator().manual_seed(0)) @ torch.randn(5, 30)
-    flow = build_flow(ModelSettings(2, "principal", directions=5, hidden=(8,)), table, seed=0)
+    flow = build_flow(model(2, "principal", directions=5, hidden=(8,)), table, seed=0)
     assert isinstance(flow.layers()[-1], flows.Standardise)
     assert flow.project(table).shape == (300, 30)
     with pytest.raises(ValueError, match="multiscale is for images"):
-        build_flow(ModelSettings(2, "multiscale"), table, seed=0)
+        build_flow(model(2, "multiscale"), table, seed=0)
 
 
 def test_a_short_training_lowers_both_terms():
@@ -140,7 +142,7 @@ def test_a_short_training_lowers_both_terms():
 def test_settings_of_other_models_are_refused():
     data = prepare(settings().data, 6, 0)
     with pytest.raises(ValueError, match=r"images need --ambient principal or multiscale.*--preset image-fast"):
-        build_flow(ModelSettings(6), data.train, 0)
+        build_flow(model(6, "realnvp"), data.train, 0)
     with pytest.raises(ValueError, match="--columns is for tables"):
         prepare(DataSettings(str(MNIST), columns=("1",)), 6, 0)
 
@@ -250,7 +252,7 @@ def test_pictures_added_to_the_folder_of_a_run_are_told(tmp_path, folder, monkey
         assert SavedRun(tmp_path / "run").data
     options = ["--preset", "image-fast", "--image-size", "8", *flags({**few, "epochs": 2})]
     assert main(["fit", str(folder), *options]) == 0
-    assert "note: 9 steps in all, which is few" in capsys.readouterr().out
+    assert "note: only 9 steps, since there are few rows" in capsys.readouterr().out
     assert (tmp_path / "runs" / "pictures-image-fast" / "model.safetensors").exists()
     assert main(["sample", "run", "-o", "deep/samples.csv"]) == 2
     assert not Path("deep").exists()

@@ -9,8 +9,7 @@ import torch
 import rectangular_flows as rnf
 from rectangular_flows.runs.prepared import prepare
 from rectangular_flows.settings import DataSettings
-
-from .test_cli import helix, refused, run
+from tests.cli.command import helix, refused, run
 
 
 def test_a_validation_file_of_one_row_is_named(tmp_path):

@@ -14,7 +14,7 @@ from rectangular_flows.evaluation.scores import score_file
 from rectangular_flows.plots import draw_earth
 from rectangular_flows.plots.samples import OffSphereWarning, write_samples
 from rectangular_flows.runs.saved import SavedRun
-from tests.test_cli import refused, run
+from tests.cli.command import refused, run
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def earth(tmp_path_factory):
     bare = [f"{latitude!r},{longitude!r}" for latitude, longitude in places[:50].tolist()]
     (folder / "bare.csv").write_text("\n".join(bare))
     small = ["--epochs", 3, "--layers", 2, "--hidden", "16,16", "--latent-layers", 1, "--evaluate-every", 1]
-    done = run("fit", "places.csv", "--preset", "earth", *small, "--standardise", "--out", "run", cwd=folder)
+    done = run("fit", "places.csv", "--preset", "earth", *small, "--out", "run", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -36,7 +36,7 @@ def test_what_is_recorded(earth):
     config = (earth / "run" / "config.toml").read_text()
     assert "sphere = true" in config
     assert "latent_dim = 2" in config
-    assert "standardise = false" in config
+    assert "standardise" not in config
 
 
 def test_scores_of_other_files(earth, tmp_path):

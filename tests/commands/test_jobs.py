@@ -13,7 +13,7 @@ import rectangular_flows as rnf
 from rectangular_flows.runs.jobs import Job, _run, run_jobs
 from rectangular_flows.settings import read_preset
 from rectangular_flows.training.signals import Interrupted
-from tests.test_cli import run, start
+from tests.cli.command import run, start
 
 
 @pytest.mark.slow

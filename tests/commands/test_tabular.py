@@ -9,7 +9,7 @@ import pytest
 from rectangular_flows.cli import main
 from rectangular_flows.paper.reproduction import mean_and_error
 from rectangular_flows.paper.tabular import KEYS, METHODS, PUBLISHED, Group, Result, judge, table_rows
-from rectangular_flows.settings import FitSettings, preset_names, read_preset
+from rectangular_flows.settings import FitSettings, preset_files, read_preset
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_every_set_has_its_presets_and_they_are_valid():
     for name, scores in PUBLISHED.items():
         assert set(scores) == set(METHODS) == set(KEYS.values())
         for preset in (name, f"{name}-two-step", f"{name}-published", f"{name}-published-two-step"):
-            assert preset in preset_names()
+            assert preset in preset_files()
             settings = FitSettings.from_flat(read_preset(preset))
             assert settings.data.data == name
             assert settings.training.method == ("two-step" if preset.endswith("two-step") else "ml")

@@ -4,7 +4,7 @@ import pytest
 from rectangular_flows.data.sphere import degree_columns, read_more, read_sphere, to_degrees, to_xyz
 from rectangular_flows.data.tables import DataError, MissingFileError, Table
 from rectangular_flows.runs.prepared import prepare
-from rectangular_flows.settings import DataSettings, FitSettings
+from rectangular_flows.settings import DataSettings
 
 
 @pytest.fixture
@@ -100,15 +100,6 @@ def test_another_file_by_name_or_as_a_whole(put):
         read_more(put("a,b,c\n1,2,3\n"), ("LAT", "LON"))
     with pytest.raises(MissingFileError):
         read_more("nowhere.csv", ("LAT", "LON"))
-
-
-def test_settings_of_the_sphere():
-    settings = FitSettings.from_flat({"sphere": True, "standardise": True})
-    assert (settings.model.latent_dim, settings.model.standardise) == (2, False)
-    assert FitSettings.from_flat(settings.flat()) == settings
-    assert FitSettings.from_flat({"sphere": True, "latent_dim": 1}).model.latent_dim == 1
-    plain = FitSettings.from_flat({})
-    assert (plain.model.latent_dim, plain.model.standardise) == (None, True)
 
 
 def test_prepared_with_files_for_validation_and_test(put):

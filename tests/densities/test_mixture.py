@@ -145,7 +145,3 @@ def test_bad_sizes_are_refused():
     for components in (0, 2.5):
         with pytest.raises(ValueError, match=f"whole number of components, at least one; got {components}"):
             MixtureDensity(2, components=components)
-    with pytest.raises(ValueError, match="latent_components of at least 1; got 0"):
-        FitSettings.from_flat({"latent_components": 0})
-    with pytest.raises(ValueError, match="restart_latent is for a latent that starts from the data"):
-        FitSettings.from_flat({"restart_latent": True, "latent_epochs": 1, "latent": "realnvp"})
