@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 import pytest
+from rectangular_flows.paper.reproduction import mean_and_error
 
 from rectangular_flows.cli import main
-from rectangular_flows.paper.reproduction import mean_and_error
 from rectangular_flows.paper.tabular import KEYS, METHODS, PUBLISHED, Group, Result, judge, table_rows
 from rectangular_flows.settings import FitSettings, preset_files, read_preset
 
