@@ -62,15 +62,6 @@ def test_rank_deficient_covariances():
     assert frechet_distance(zero, np.zeros((3, 3)), zero, np.outer(a, a)) == pytest.approx(9, rel=1e-12)
 
 
-def test_single_precision_covariance_of_low_rank():
-    """Rounded to float32, a zero eigenvalue is 1e-8 to 1e-7, whose root is 3e-4; the answer is good to 1e-6."""
-    random = np.random.default_rng(9)
-    A, a = covariance(random, 8), random.standard_normal(8)
-    exact = frechet_distance(np.zeros(8), A, np.zeros(8), np.outer(a, a))
-    rounded = np.outer(a, a).astype(np.float32)
-    assert frechet_distance(np.zeros(8), A, np.zeros(8), rounded) == pytest.approx(exact, rel=1e-6)
-
-
 def test_rank_one_in_general():
     """tr (Σ aaᵀ)^½ = √(aᵀΣa)."""
     random = np.random.default_rng(2)
@@ -158,18 +149,9 @@ def test_a_large_mean_does_not_cancel(monkeypatch):
     [
         (lambda: fid_like(np.ones(3), np.ones((3, 1))), r"samples of shape \(N, D\); got \(3,\)"),
         (lambda: fid_like(np.ones((1, 2)), np.ones((3, 2))), "at least 2 rows in samples; got 1"),
-        (lambda: fid_like(np.ones((3, 2)), np.ones((3, 4))), r"means of one length; got \(2,\) and \(4,\)"),
+        (lambda: fid_like(np.ones((3, 2)), np.ones((3, 4))), "same columns in samples and data; got 2 and 4"),
         (lambda: fid_like(np.ones((3, 2)), [[1, 2], [np.nan, 3]]), "finite numbers in data; got 1 that"),
         (lambda: fid_like(np.ones((3, 2)) * 1j, np.ones((3, 2))), "real numbers in samples; got dtype complex128"),
-        (lambda: frechet_distance([0.0], np.eye(2), [0.0], np.eye(1)), r"cov1 of shape \(1, 1\); got \(2, 2\)"),
-        (lambda: frechet_distance([[0.0]], np.eye(1), [0.0], np.eye(1)), r"mean1 of shape \(D,\); got \(1, 1\)"),
-        (lambda: frechet_distance([0.0], np.eye(1), [np.inf], np.eye(1)), "finite mean2"),
-        (lambda: frechet_distance([0.0], np.eye(1), [0.0], [[np.nan]]), "finite cov2"),
-        (lambda: frechet_distance([0.0, 0], [[1, 2], [0, 1]], [0, 0], np.eye(2)), "symmetric cov1"),
-        (
-            lambda: frechet_distance([0.0], [[-1.0]], [0.0], [[1.0]]),
-            "positive semi-definite cov1; got an eigenvalue of -1",
-        ),
     ],
 )
 def test_bad_input(call, message):

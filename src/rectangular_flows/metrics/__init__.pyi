@@ -10,7 +10,6 @@ from .image_quality import compare_images as compare_images
 from .image_quality import kid as kid
 from .image_quality import precision_recall as precision_recall
 from .inception import features as features
-from .inception import find_inception as find_inception
 from .inception import load_inception as load_inception
 from .out_of_distribution import CombinedScore as CombinedScore
 from .out_of_distribution import Detection as Detection

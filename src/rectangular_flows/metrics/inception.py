@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import os
-import time
+import tempfile
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ from ..storage.files import write_atomically
 
 Features = NDArray[np.float32]
 Protocol = Literal["fid", "published"]
-Progress = Callable[[int, int, float | None], None]
+Progress = Callable[[int, int], None]
 
 INCEPTION_SHA256 = "7ff4a85c3a6378f0dfc8433ffd789663b01176bec0a683a435651739c091fa34"
 """Of the network that FID is defined on, as TorchScript."""
@@ -62,40 +62,16 @@ class FeatureNetwork:
     sha256: str
 
 
-def find_inception(path: str | Path | None = None) -> Path:
-    """Where the network's file is: at ``path``, else at ``RNF_INCEPTION``, else 'inception/default_1.pt' of the data folder.
-
-    The first of them that is given has to be there; the file is not looked into, which :func:`load_inception` does.
-
-    Raises:
-        MissingFileError: it is not there; the message says how to get it.
-
-    Example:
-        >>> find_inception(__file__).name
-        'inception.py'
-    """
-    origin = ""
-    if path is not None:
-        found = Path(path)
-    elif given := os.environ.get(_VARIABLE):
-        found, origin = Path(given).expanduser(), f", which {_VARIABLE} names"
-    else:
-        found, origin = data_root() / _FILE, ", where the Inception network of FID is looked for"
-    if not found.is_file():
-        raise MissingFileError(f"There is no network at '{found}'{origin}. {_HOW}")
-    return found
-
-
 def load_inception(path: str | Path | None = None, *, sha256: str = INCEPTION_SHA256) -> FeatureNetwork:
     """The network that FID is defined on, checked and then loaded, ready for :func:`features`.
 
     Args:
-        path: of its file; otherwise see :func:`find_inception`.
+        path: of its file; otherwise that at ``RNF_INCEPTION``, or else 'inception/default_1.pt' of the data folder.
         sha256: what the file has to have. For a network of your own, in TorchScript, from (B, 3, 299, 299) to (B, F),
             give its own: loading such a file runs what it says, so know where it comes from.
 
     Raises:
-        MissingFileError: no such file.
+        MissingFileError: there is no such file; the message says how to get it.
         DataError: the file has another checksum (it is not loaded then), or is not TorchScript.
 
     Cost: 0.1 s for the checksum, 1 s for loading; 87 MB.
@@ -109,7 +85,7 @@ def load_inception(path: str | Path | None = None, *, sha256: str = INCEPTION_SH
         >>> features(images, network).shape  # doctest: +SKIP
         (1000, 2048)
     """
-    found = find_inception(path)
+    found = _find(path)
     content = found.read_bytes()
     got, expected = hashlib.sha256(content).hexdigest(), sha256.lower()
     if got != expected:
@@ -127,12 +103,23 @@ def load_inception(path: str | Path | None = None, *, sha256: str = INCEPTION_SH
     return FeatureNetwork(module.eval(), got)
 
 
+def _find(path: str | Path | None) -> Path:
+    found, origin = data_root() / _FILE, ", where the Inception network of FID is looked for"
+    if path is not None:
+        found, origin = Path(path), ""
+    elif given := os.environ.get(_VARIABLE):
+        found, origin = Path(given).expanduser(), f", which {_VARIABLE} names"
+    if not found.is_file():
+        raise MissingFileError(f"There is no network at '{found}'{origin}. {_HOW}")
+    return found
+
+
 def features(
     images: NDArray[np.uint8],
     network: FeatureNetwork,
     *,
     batch_size: int = 20,
-    cache: bool | str | Path = True,
+    cache: bool | Path = True,
     protocol: Protocol = "fid",
     progress: Progress | None = None,
 ) -> Features:
@@ -155,8 +142,7 @@ def features(
             file holds 100 images, so the first 5,000 of 10,000 images are found again, and an interrupted computation
             resumes where it was.
         protocol: "fid" or "published".
-        progress: called with the images done, all images, and the seconds left (None where they are not known yet); first
-            before anything is computed, then after each batch.
+        progress: called after each batch with the images computed and all that are to be computed.
 
     Raises:
         DataError: the folder of the cache cannot be written.
@@ -173,46 +159,24 @@ def features(
         [0.5, 0.5, 0.5]
     """
     pixels = _pixels(images)
-    if batch_size < 1:
-        raise ValueError(f"expected batch_size of at least 1; got {batch_size}")
     if protocol not in ("fid", "published"):
         raise ValueError(f"expected protocol 'fid' or 'published'; got {protocol!r}")
-    total = len(pixels)
-    starts = range(0, total, _CHUNK)
     folder = _folder(cache)
-    paths: dict[int, Path] = {}
-    if folder is not None:
-        paths = {s: folder / f"{_key(pixels[s : s + _CHUNK], network, protocol)}.npy" for s in starts}
-    missing = sum(min(_CHUNK, total - s) for s in starts if s not in paths or not paths[s].exists())
-    done = computed = 0
-    spent = 0.0
-
-    def report() -> None:
-        if progress is not None:
-            left = max(missing - computed, 0)
-            progress(done, total, spent / computed * left if computed else None if left else 0.0)
-
-    report()
+    chunks = [pixels[start : start + _CHUNK] for start in range(0, len(pixels), _CHUNK)]
+    paths = [None if folder is None else folder / f"{_key(chunk, network, protocol)}.npy" for chunk in chunks]
+    found = [_kept(path, len(chunk)) for path, chunk in zip(paths, chunks, strict=True)]
+    done, total = 0, sum(len(chunk) for chunk, known in zip(chunks, found, strict=True) if known is None)
     parts = []
-    for s in starts:
-        chunk = pixels[s : s + _CHUNK]
-        kept = _kept(paths[s], len(chunk)) if s in paths else None
-        if kept is None:
-            rows = []
-            for i in range(0, len(chunk), batch_size):
-                began = time.perf_counter()
-                rows.append(_run(chunk[i : i + batch_size], network, protocol))
-                spent += time.perf_counter() - began
-                computed += len(rows[-1])
-                done += len(rows[-1])
-                report()
-            kept = np.concatenate(rows)
-            if s in paths:
-                _keep(paths[s], kept)
-        else:
-            done += len(chunk)
-            report()
-        parts.append(kept)
+    for path, chunk, known in zip(paths, chunks, found, strict=True):
+        rows = [] if known is None else [known]
+        for start in range(0, len(chunk) if known is None else 0, batch_size):
+            rows.append(_run(chunk[start : start + batch_size], network, protocol))
+            done += len(rows[-1])
+            if progress is not None:
+                progress(done, total)
+        parts.append(np.concatenate(rows))
+        if known is None and path is not None:
+            _keep(path, parts[-1])
     return np.concatenate(parts)
 
 
@@ -249,21 +213,23 @@ def _key(chunk: NDArray[np.uint8], network: FeatureNetwork, protocol: Protocol) 
     return digest.hexdigest()
 
 
-def _folder(cache: bool | str | Path) -> Path | None:
+def _folder(cache: bool | Path) -> Path | None:
     """The folder of the cache, made and found writable before anything is computed for it."""
     if cache is False:
         return None
-    folder = data_root() / "features" if cache is True else Path(cache)
+    folder = data_root() / "features" if cache is True else cache
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise DataError(f"Cannot keep features in '{folder}': {error.strerror}. Give cache=another folder.") from error
-    if not os.access(folder, os.W_OK):
-        raise DataError(f"Cannot keep features in '{folder}': it may not be written. Give cache=another folder.")
     return folder
 
 
-def _kept(path: Path, rows: int) -> Features | None:
+def _kept(path: Path | None, rows: int) -> Features | None:
+    if path is None:
+        return None
     try:
         array = np.load(path, allow_pickle=False)
     except FileNotFoundError:

@@ -6,7 +6,6 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -35,7 +34,31 @@ def say_where(console: Console, places: Mapping[str, Path]) -> None:
     say(*(f"{name + ':':<{width + 1}} {path}" for name, path in places.items()), console=console)
 
 
-class TrainingDisplay:
+class _Bar:
+    """A bar on a terminal, gone when the work is done."""
+
+    def __init__(self, console: Console, name: str, live: bool, now: str = ""):
+        columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[now]}", style="dim"))
+        self._progress = Progress(*columns, console=console, disable=not live, transient=True, expand=True)
+        self._task = self._progress.add_task(name, total=1.0, now=now)
+        self._console, self._name, self._live = console, name, live
+        self._started = time.perf_counter()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def _draw(self, share: float, now: str) -> None:
+        self._progress.start()
+        self._progress.update(self._task, completed=share, now=now)
+
+    def _print(self, text: str) -> None:
+        say(f"{self._name}: {text}", console=self._console)
+
+
+class TrainingDisplay(_Bar):
     """Shows one run: pass ``on_step`` and ``on_epoch`` to fit.
 
     Args:
@@ -45,62 +68,41 @@ class TrainingDisplay:
     """
 
     def __init__(self, console: Console, name: str, quiet: bool = False):
-        self._console, self._name, self._quiet = console, name, quiet
-        self._live = console.is_terminal and not quiet
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=None),
-            TextColumn("{task.fields[now]}", style="dim"),
-        )
-        self._bar = Progress(*columns, console=console, disable=not self._live, transient=True, expand=True)
-        self._task = self._bar.add_task(name, total=1.0, now="starting")
-        self._started = self._shown = self._line = time.perf_counter()
+        super().__init__(console, name, console.is_terminal and not quiet, "starting")
+        self._quiet, self._shown, self._line = quiet, self._started, self._started
         self._first_step: int | None = None
         self._next_epoch = 0
-
-    def __enter__(self) -> Self:
-        self._bar.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
 
     def on_step(self, run: Run) -> None:
         """After a step; draws ten times a second at most."""
         now = time.perf_counter()
         if self._first_step is None:
             self._first_step, self._started = run.progress.step, now
-        if not self._live or now - self._shown < 0.1:
-            return
-        self._shown = now
-        done = run.progress.step / max(run.progress.steps, 1)
-        self._bar.update(self._task, completed=done, now=self._text(run, now))
+        if self._live and now - self._shown >= 0.1:
+            self._shown = now
+            self._draw(run.progress.step / max(run.progress.steps, 1), self._text(run, now))
 
     def on_epoch(self, run: Run) -> None:
         """After a validation; where there is no terminal, a line now and then."""
-        now, epochs = time.perf_counter(), _epochs(run)
         if self._live or self._quiet:
             return
-        epoch = run.history[-1].epoch
-        if epoch < self._next_epoch and epoch < epochs and now - self._line < _SECONDS_BETWEEN_LINES:
-            return
-        self._line, self._next_epoch = now, epoch + max(1, epochs // _LINES)
-        self._console.print(f"{self._name}: {self._text(run, now)}", highlight=False, soft_wrap=True)
+        now, epoch, epochs = time.perf_counter(), run.history[-1].epoch, _epochs(run)
+        if epoch >= self._next_epoch or epoch >= epochs or now - self._line >= _SECONDS_BETWEEN_LINES:
+            self._line, self._next_epoch = now, epoch + max(1, epochs // _LINES)
+            self._print(self._text(run, now))
 
     def _text(self, run: Run, now: float) -> str:
-        progress, config = run.progress, run.config
+        progress, patience = run.progress, run.config.patience
         steps = progress.step - (self._first_step or 0)
         rate = steps / max(now - self._started, 1e-9)
-        epoch, epochs = min(progress.epoch + 1, _epochs(run)), _epochs(run)
-        alone = "" if progress.latent_from is None else ", h alone"
-        parts = [f"epoch {epoch}/{epochs}{alone}", *([describe(run.history[-1])] if run.history else [])]
+        alone = "" if progress.latent_from is None else ", latent density alone"
+        parts = [f"epoch {min(progress.epoch + 1, _epochs(run))}/{_epochs(run)}{alone}"]
+        parts += [describe(run.history[-1])] if run.history else []
         if steps > 0:
             parts += [f"{rate:.3g} steps/s", f"{duration((progress.steps - progress.step) / rate)} left"]
         if run.best_epoch:
             waited = progress.epoch - run.best_epoch
-            stop = "" if config.patience is None else f", stops after {max(config.patience - waited, 0)} more"
+            stop = "" if patience is None else f", stops after {max(patience - waited, 0)} more"
             parts.append(f"best at {run.best_epoch}{stop}")
         return " · ".join(parts)
 
@@ -111,7 +113,7 @@ def _epochs(run: Run) -> int:
     return (run.config.whole_epochs if before is None else before) + run.config.latent_epochs
 
 
-class WorkDisplay:
+class WorkDisplay(_Bar):
     """Shows how far a piece of work is, and the time left, if it takes longer than two seconds.
 
     Args:
@@ -121,40 +123,24 @@ class WorkDisplay:
     """
 
     def __init__(self, console: Console, name: str, total: float = 0):
-        self._console, self._name, self.total = console, name, total
-        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[now]}", style="dim"))
-        self._bar = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
-        self._task = self._bar.add_task(name, total=1.0, now="")
-        self._started, self._done, self._shown = time.perf_counter(), 0.0, -1.0
-
-    def __enter__(self) -> Self:
-        self._started = time.perf_counter()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
+        super().__init__(console, name, console.is_terminal)
+        self.total, self._done, self._line = total, 0.0, -_SECONDS_BETWEEN_LINES
 
     def advance(self, amount: float) -> None:
         """So much more is done."""
-        self._done += amount
-        if 0 < self._done < self.total:
-            seconds = time.perf_counter() - self._started
-            self.at(self._done, self.total, seconds * (self.total - self._done) / self._done)
+        self.at(self._done + amount, self.total)
 
-    def at(self, done: float, total: float, left: float | None) -> None:
-        """So much of the total is done; seconds left, by whoever knows better than that the rest takes as long."""
-        now = time.perf_counter()
-        if now - self._started < _SECONDS_WITHOUT_A_BAR or left is None or not 0 < done < total:
+    def at(self, done: float, total: float) -> None:
+        """So much of the total is done."""
+        self._done, now = done, time.perf_counter()
+        if now - self._started < _SECONDS_WITHOUT_A_BAR or not 0 < done < total:
             return
-        text = f"{duration(left)} left"
-        if self._console.is_terminal:
-            self._bar.start()
-            self._bar.update(self._task, completed=done / total, now=text)
-        elif self._shown < 0 or now - self._shown > _SECONDS_BETWEEN_LINES:
-            self._shown = now
-            self._console.print(f"{self._name}: {done / total:.0%}, {text}", highlight=False, soft_wrap=True)
+        left = f"{duration((now - self._started) * (total - done) / done)} left"
+        if self._live:
+            self._draw(done / total, left)
+        elif now - self._line > _SECONDS_BETWEEN_LINES:
+            self._line = now
+            self._print(f"{done / total:.0%}, {left}")
 
 
 def describe(line: Epoch) -> str:
@@ -181,6 +167,3 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min" + (f" {whole % 60} s" if whole % 60 else "")
     return f"{whole // 3600} h {whole % 3600 // 60} min"
-
-
-__all__ = ["TrainingDisplay", "WorkDisplay", "describe", "duration", "say_where", "wide_console"]
