@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from rectangular_flows.flows import Injection, tangents
+from tests.pictures import _pictures, _trained, here, pictures  # noqa: F401 (fixtures)
 
 # tests run in as many processes as there are cores; more threads than that only wait for each other
 torch.set_num_threads(1)

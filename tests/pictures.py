@@ -1,6 +1,8 @@
 """MNIST and Fashion-MNIST in miniature, a network for features, and small runs on them."""
 
+import contextlib
 import hashlib
+import io
 import struct
 import warnings
 from pathlib import Path
@@ -9,13 +11,14 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import torch
+from scipy.linalg import sqrtm
 
 from rectangular_flows.cli import main
-from rectangular_flows.paper import image_runs
+from rectangular_flows.paper import experiment
 from rectangular_flows.runs import jobs
 from rectangular_flows.settings import read_preset
 
-SAMPLES = Path(__file__).parents[1] / "data" / "samples"
+SAMPLES = Path(__file__).parent / "data" / "samples"
 TRAIN = 240  # of the 300 images in each file; the others are for test
 SMALL = {
     "latent_dim": 4,
@@ -60,6 +63,11 @@ class Pictures(NamedTuple):
         return self.out / "images" / name / method / "seed-0"
 
 
+def train_here(todo, *_):
+    """What run_jobs does, in this process."""
+    return [jobs.Outcome(jobs._seconds(job)) if job.complete else jobs.train_job(job) for job in todo]
+
+
 def images(name):
     return np.load(SAMPLES / f"{name}-300.npz")["images"].reshape(-1, 28, 28)
 
@@ -79,23 +87,43 @@ def _pictures(tmp_path_factory):
     return Pictures(folder / "data", folder / "out", folder / "own.pt", sha256, "")
 
 
-@pytest.fixture
-def here(_pictures, monkeypatch):
+def pooled(bytes_, scale):
+    """Features of images, by the definition of the protocol: ``scale`` is what the network is fed."""
+    x = torch.from_numpy(bytes_.astype(np.float64)).reshape(-1, 1, 28, 28)
+    x = torch.nn.functional.interpolate(x, (299, 299), mode="bilinear")
+    return Pooled()(scale(x).expand(-1, 3, -1, -1)).numpy()
+
+
+def frechet(a, b):
+    root = sqrtm(np.cov(a.T) @ np.cov(b.T)).real
+    return np.square(a.mean(0) - b.mean(0)).sum() + np.trace(np.cov(a.T) + np.cov(b.T) - 2 * root)
+
+
+def _small(monkeypatch, data):
     """The data folder is ours, models are small, and runs are trained in this process."""
-    monkeypatch.setenv("RNF_DATA", str(_pictures.data))
+    monkeypatch.setenv("RNF_DATA", str(data))
     monkeypatch.delenv("RNF_INCEPTION", raising=False)
     monkeypatch.setattr(jobs, "read_preset", lambda name: {**read_preset(name), **SMALL})
-    monkeypatch.setattr(image_runs, "run_jobs", lambda todo, *_: [jobs._run(job, False) for job in todo])
+    monkeypatch.setattr(experiment, "run_jobs", train_here)
+
+
+@pytest.fixture
+def here(_pictures, monkeypatch):
+    """As the runs are trained; nothing is trained yet."""
+    _small(monkeypatch, _pictures.data)
     return _pictures
 
 
-_said = []
+@pytest.fixture(scope="session")
+def _trained(_pictures):
+    printed = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(printed):
+        _small(patch, _pictures.data)
+        assert main([*_pictures.command, *_pictures.own]) == 0
+    return _pictures._replace(said=printed.getvalue())
 
 
 @pytest.fixture
-def pictures(here, capsys):
+def pictures(here, _trained):
     """The runs of ``rnf reproduce images``, trained once for all tests."""
-    if not _said:
-        assert main([*here.command, *here.own]) == 0
-        _said.append(capsys.readouterr().out)
-    return here._replace(said=_said[0])
+    return _trained
