@@ -13,11 +13,10 @@ def _seeded():
     torch.manual_seed(0)
 
 
-@pytest.fixture(autouse=True)
-def _fused_however_small(monkeypatch, request):
-    """The sizes of tests would all take the plain path for small bundles; tests of training take it."""
-    if "training" not in request.node.nodeid:
-        monkeypatch.setattr(tangents, "_SMALL", 0)
+@pytest.fixture
+def _fused_however_small(monkeypatch):
+    """Bundles as small as those of tests would take the plain path; with this they take that of large ones."""
+    monkeypatch.setattr(tangents, "_SMALL", 0)
 
 
 def shaken(module, seed=0, amount=0.2, dtype=torch.float64):

@@ -13,6 +13,8 @@ from rectangular_flows import RectangularFlow, flows
 from rectangular_flows.errors import NonFiniteError, RoundTripWarning
 from tests.conftest import shaken
 
+pytestmark = pytest.mark.usefixtures("_fused_however_small")
+
 
 def make_flow(D=6, d=3, seed=0, latent=None, outer=(), dtype=torch.float64, amount=0.15):
     torch.manual_seed(seed)
@@ -301,7 +303,7 @@ def test_single_precision_weights_in_a_double_model():
         (lambda: make_flow().sample(-1), "got -1"),
     ],
 )
-def test_mistakes_are_told(make, message):
+def test_mistakes_are_named(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
 

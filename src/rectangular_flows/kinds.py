@@ -77,6 +77,11 @@ def only(default: Any, condition: Condition) -> Any:
     return field(default=default, metadata={"condition": condition})
 
 
+def named(default: str, names: Iterable[str]) -> Any:
+    """A field that holds one of these names, such as the keys of a registry, which may grow."""
+    return field(default=default, metadata={"names": names})
+
+
 def choice(
     kinds: Mapping[str, type] | Kinds,
     default: str,
@@ -249,6 +254,8 @@ def _default(f: Field[Any]) -> Any:
 def _hint(place: _Place) -> Any:
     if "kinds" in place.field.metadata:
         return Literal[tuple(place.field.metadata["kinds"]())]
+    if "names" in place.field.metadata:
+        return Literal[tuple(place.field.metadata["names"])]
     return _hints(place.owner)[place.field.name]
 
 

@@ -9,9 +9,8 @@ Reference: Caterini et al., Rectangular Flows for Manifold Learning, arXiv:2106.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
 from math import prod
 from typing import Literal
 
@@ -24,12 +23,12 @@ from .errors import NonFiniteError, RoundTripWarning, check_finite, in_transform
 from .flows.description import Described
 from .flows.injection import (
     Bijection,
-    Chain,
     Injection,
     Shape,
     check_shape,
     forward_through,
     inverse_through,
+    links_of,
     push_through,
 )
 from .flows.pad import Pad
@@ -42,7 +41,7 @@ _CHUNK_SCALARS = 2**25  # of one bundle at its widest place, when no graph is ke
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Everything a row can be asked, from one pass: see :meth:`RectangularFlow.score`.
+    """The scores of rows, from one pass: see :meth:`RectangularFlow.score`.
 
     Attributes:
         z: coordinates on the manifold, (B, d).
@@ -177,15 +176,14 @@ class Manifold(ABC):
             x_hat, L = Exact()(self, z)
             return self._density(z, x_hat, L, check)
 
-        return torch.cat([part(rows) for rows in self._batches(x, batch_size)])
+        return self.in_batches(part, x, batch_size)
 
     @torch.no_grad()
     def sample(self, count: int, *, generator: torch.Generator | None = None, batch_size: int | None = None) -> Tensor:
         """Independent draws from the model, (count, *data_shape); reproducible with a generator."""
         if count < 0:
             raise ValueError(f"expected a number of samples ≥ 0; got {count}")
-        z = self.latent.sample(count, generator)
-        return torch.cat([self.decode(part) for part in self._batches(z, batch_size)])
+        return self.in_batches(self.decode, self.latent.sample(count, generator), batch_size)
 
     # --- care
 
@@ -193,6 +191,16 @@ class Manifold(ABC):
         """Rows whose bundle of d tangents takes about 128 MiB in float32 when no graph is kept."""
         widest = max(link.activation_size for link in self.layers())
         return max(1, _CHUNK_SCALARS // (self.latent_dim * widest))
+
+    def in_batches(self, function: Callable[[Tensor], Tensor], rows: Tensor, batch_size: int | None = None) -> Tensor:
+        """The function of all rows, (B, …), a batch at a time to bound memory.
+
+        Args:
+            function: of rows; its values have them as their first dimension too.
+            rows: points or coordinates, (B, …).
+            batch_size: rows at a time; :meth:`rows_at_once` when no graph is kept, all of them otherwise.
+        """
+        return torch.cat([function(part) for part in self._batches(rows, batch_size)])
 
     def _batches(self, rows: Tensor, batch_size: int | None) -> Sequence[Tensor]:
         if batch_size is not None and batch_size < 1:
@@ -214,14 +222,14 @@ class Manifold(ABC):
         return value
 
     def _check_kind(self, values: Tensor, shape: Shape) -> None:
-        """Complain about anything but a tensor of the flow's type and of that event shape."""
+        """Refuse anything but a tensor of the flow's type and of that event shape."""
         if not isinstance(values, Tensor):
-            raise TypeError(f"expected a torch.Tensor; got {type(values).__name__}. Say torch.as_tensor(x, dtype=…)")
+            raise TypeError(f"expected a torch.Tensor; got {type(values).__name__}. Use torch.as_tensor(x, dtype=…)")
         check_shape(values, shape)
         own = next((parameter.dtype for parameter in self.parameters()), values.dtype)
         if values.dtype != own:
             raise ValueError(
-                f"expected {own}, as the flow has; got {values.dtype}. Say x.to({own}), or flow.to(x.dtype)"
+                f"expected {own}, as the flow has; got {values.dtype}. Use x.to({own}), or flow.to(x.dtype)"
             )
 
     def _check(self, x: Tensor, shape: Shape, finite: bool = True) -> None:
@@ -253,9 +261,8 @@ class RectangularFlow(Manifold, Described, nn.Module):
 
     Densities are **with respect to the Riemannian measure of the manifold** (length on a curve, area on a surface), in
     the user's units; :attr:`in_model_units` is the same flow in the units that training sees. They integrate to one over
-    the manifold, have no meaning as densities in R^D, and of two models with different manifolds they compare with care
-    only. ``log_prob`` is that of the projection of x on the manifold; how far x is from it is
-    :meth:`~Manifold.reconstruction_error`.
+    the manifold, and are not densities in R^D: compare those of models with different manifolds with care. ``log_prob`` is
+    that of the projection of x on the manifold; the distance of x from it is :meth:`~Manifold.reconstruction_error`.
 
     Args:
         ambient: f̃, a square flow on R^D (or any injection, such as the multi-scale image flow).
@@ -293,13 +300,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
         self.pad = Pad(self.latent.features, ambient.in_shape) if pad is None else pad
         self.ambient = ambient
         self.outer = nn.ModuleList([outer] if isinstance(outer, Injection) else list(outer))
-        links = self.layers()
-        for first, second in pairwise(links):
-            if first.out_shape != second.in_shape:
-                raise ValueError(
-                    f"{type(second).__name__} expects shape {second.in_shape}; got {first.out_shape} from "
-                    f"{type(first).__name__} before it"
-                )
+        self.layers()  # checks that their shapes go together
         if self.pad.in_shape != (self.latent.features,):
             raise ValueError(
                 f"the padding is from {self.pad.in_shape[0]} dimensions, but the latent density is on "
@@ -310,10 +311,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
         return nn.Module.parameters(self, recurse)
 
     def layers(self) -> list[Injection]:
-        links: list[Injection] = [self.pad]
-        for part in (self.ambient, *self.outer):
-            links += part.layers if isinstance(part, Chain) else [part]
-        return links
+        return links_of(self.pad, self.ambient, *self.outer)
 
     # --- units
 
@@ -340,11 +338,11 @@ class RectangularFlow(Manifold, Described, nn.Module):
 
     @torch.no_grad()
     def initialise(self, x: Tensor, *, latent: bool = True) -> None:
-        """Let the layers that start from data (ActNorm, PCA embedding) and h (its whitening) take it from x, once.
+        """Set from x whatever starts from data: ActNorm, the principal directions of an embedding, the latent density.
 
         Args:
             x: rows, (B, *data_shape).
-            latent: whether h does.
+            latent: whether to start the latent density too.
         """
         self._check(x, self.data_shape)
         for link in reversed(self.layers()):
@@ -394,7 +392,8 @@ class ModelUnits(Manifold):
 
     def __init__(self, flow: RectangularFlow):
         self.flow, self.latent = flow, flow.latent
-        self._links = flow.layers()[: len(flow.layers()) - len(flow.unit_layers())]
+        links = flow.layers()
+        self._links = links[: len(links) - len(flow.unit_layers())]
 
     def layers(self) -> list[Injection]:
         return self._links

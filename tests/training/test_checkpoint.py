@@ -5,8 +5,8 @@ import torch
 from rectangular_flows import RectangularFlow, TrainingConfig, flows
 from rectangular_flows.training.average import Average
 from rectangular_flows.training.checkpoint import load_checkpoint, save_checkpoint
+from rectangular_flows.training.optimisers import make_optimiser
 from rectangular_flows.training.run import Progress
-from rectangular_flows.training.setup import make_optimiser
 
 
 def _sitting():

@@ -4,36 +4,7 @@ import numpy as np
 import pytest
 
 from rectangular_flows import TrainingConfig
-from rectangular_flows.training.schedule import dual_step, learning_rate, likelihood_weight
 from rectangular_flows.volume import Exact, Stochastic
-
-
-def test_schedules():
-    config = TrainingConfig(epochs=20, learning_rate=0.1, schedule="cosine", warm_up=4, anneal=(2, 6))
-    assert learning_rate(config, 2) == pytest.approx(0.05)
-    assert learning_rate(config, 4) == pytest.approx(0.1)
-    assert learning_rate(config, 12) == pytest.approx(0.05)
-    assert learning_rate(config, 20) == pytest.approx(0, abs=1e-12)
-    assert [likelihood_weight(config, e) for e in (0, 2, 4, 6, 10)] == [0, 0, 0.5, 1, 1]
-    assert math.isclose(likelihood_weight(TrainingConfig(), 0), 1)
-
-
-def test_one_cycle():
-    config = TrainingConfig(epochs=10, learning_rate=1.0, schedule="one-cycle")
-    rates = [learning_rate(config, e / 10) for e in range(101)]
-    assert rates[0] == pytest.approx(1 / 25)
-    assert max(rates) == rates[30] == pytest.approx(1.0)
-    assert rates[100] == pytest.approx(1e-4)
-    assert rates[:31] == sorted(rates[:31])
-    assert rates[30:] == sorted(rates[30:], reverse=True)
-
-
-def test_dual_ascent_moves_beta_the_right_way():
-    config = TrainingConfig(target_error=0.1, dual_rate=0.5)
-    assert dual_step(config, 2.0, 0.2) == pytest.approx(2 * math.exp(0.5))
-    assert dual_step(config, 2.0, 100.0) == pytest.approx(2 * math.exp(0.5))
-    assert dual_step(config, 2.0, 0.05) == pytest.approx(2 * math.exp(-0.25))
-    assert dual_step(TrainingConfig(), 2.0, 100.0) == 2.0
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import tomllib
 
 import pytest
@@ -12,9 +10,9 @@ import zuko
 import rectangular_flows as rnf
 from rectangular_flows.data import von_mises_circle
 from rectangular_flows.errors import NonFiniteError
-from rectangular_flows.training.folder import last_epoch, read_history
+from rectangular_flows.training.folder import RunFolder, last_epoch, read_config, read_history
 from rectangular_flows.training.run import Epoch
-from rectangular_flows.training.signals import Interrupted, StopSignals
+from rectangular_flows.training.signals import Interrupted
 
 from .test_loop import data, make_flow, same
 
@@ -137,24 +135,6 @@ def test_a_signal_within_a_validation_repeats_it(tmp_path):
     assert len(calls) == 4
 
 
-def test_signals_have_their_usual_effect_again():
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started us deaf to it
-    try:
-        _signals_have_their_usual_effect_again()
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def _signals_have_their_usual_effect_again():
-    with StopSignals(enabled=True) as signals:
-        os.kill(os.getpid(), signal.SIGINT)
-        assert signals.requested
-        with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
-    with StopSignals(enabled=False), pytest.raises(KeyboardInterrupt):
-        os.kill(os.getpid(), signal.SIGINT)
-
-
 def test_a_finished_run_resumed_is_left_as_it_is(tmp_path):
     train, validation = data()
     config = CONFIGS["ml"]
@@ -191,7 +171,7 @@ def test_folders_are_not_overwritten_by_mistake(tmp_path):
     assert len(read_history(tmp_path)) == 1
     with pytest.raises(ValueError, match="the train rows are not those"):
         rnf.fit(make_flow(), train + 1, config, validation=validation, out=tmp_path, resume=True)
-    with pytest.raises(FileNotFoundError, match="nothing to go on from"):
+    with pytest.raises(FileNotFoundError, match="nothing to resume from"):
         rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path / "none", resume=True)
     with pytest.raises(ValueError, match="needs out"):
         rnf.fit(make_flow(), train, config, resume=True)
@@ -226,42 +206,52 @@ def test_a_model_without_a_description_is_passed(tmp_path):
     assert torch.equal(rnf.load(tmp_path, flow=make()).log_prob(x), run.flow.log_prob(x))
 
 
-def test_two_processes_do_as_one(tmp_path):
-    script = tmp_path / "train.py"
-    script.write_text(
-        """
-import sys, torch, rectangular_flows as rnf
-from rectangular_flows.data import von_mises_circle
-torch.set_num_threads(1)
-torch.manual_seed(0)
-flow = rnf.RectangularFlow(rnf.flows.RealNVP(2, 4, (16,)), rnf.flows.RealNVP(1, 1)).double()
-train, validation = von_mises_circle(350, seed=0), von_mises_circle(200, seed=1)
-config = rnf.TrainingConfig(sys.argv[1], epochs=3, batch_size=101, anneal=(1, 2), patience=9)
-rnf.fit(flow, train, config, validation=validation, out=sys.argv[2], overwrite=True)
-"""
-    )
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0"}
-    port = str(20_000 + os.getpid() % 20_000)
-    for method in ("ml", "two-step"):
-        arguments = [sys.executable, "-W", "ignore", str(script), method]
-        subprocess.run([*arguments, str(tmp_path / f"one-{method}")], check=True, timeout=120)
-        world = [{**environment, "MASTER_PORT": port, "WORLD_SIZE": "2", "RANK": str(rank)} for rank in range(2)]
-        out = str(tmp_path / f"two-{method}")
-        processes = [subprocess.Popen([*arguments, out], env=e, stderr=subprocess.PIPE) for e in world]
-        errors = [process.communicate(timeout=120)[1].decode() for process in processes]
-        assert [process.returncode for process in processes] == [0, 0], errors
-        one, two = rnf.load(tmp_path / f"one-{method}").state_dict(), rnf.load(out).state_dict()
-        for key, value in one.items():
-            torch.testing.assert_close(two[key], value, rtol=1e-7, atol=1e-9)
+def lines(count, **metrics):
+    return [Epoch(i, *(0.5 * i for _ in range(10)), i, metrics) for i in range(1, count + 1)]
 
 
-def test_the_last_epoch_is_that_of_the_whole_history(tmp_path):
+def test_history_written_at_once_and_line_by_line(tmp_path):
+    whole, grown = RunFolder(tmp_path / "a"), RunFolder(tmp_path / "b")
+    history = lines(3, mine=2.0)
+    for folder in (whole, grown):
+        folder.path.mkdir()
+    whole.write_history(history)
+    for i, line in enumerate(history):
+        grown.write_history([line], append=i > 0)
+    for name in ("metrics.jsonl", "metrics.csv"):
+        assert (whole.path / name).read_text() == (grown.path / name).read_text()
+    table = (whole.path / "metrics.csv").read_text().splitlines()
+    assert table[0].split(",")[:2] + table[0].split(",")[-1:] == ["epoch", "step", "mine"]
+    assert [row.split(",")[0] for row in table[1:]] == ["1", "2", "3"]
+    assert read_history(grown.path) == history
+    assert last_epoch(grown.path) == history[-1]
     assert last_epoch(tmp_path) is None
-    file = tmp_path / "metrics.jsonl"
-    file.write_text("")
-    assert last_epoch(tmp_path) is None
-    lines = [json.dumps(Epoch(i, *(0.5 * i for _ in range(10)), i, {"mine": 2.0}).flat()) for i in range(1, 1001)]
-    file.write_text("\n".join(lines) + "\n" + lines[0][:20])  # one that is being written
-    assert file.stat().st_size > 65_536
-    assert last_epoch(tmp_path) == read_history(tmp_path)[-1]
-    assert last_epoch(tmp_path).epoch == 1000
+
+
+def test_one_process_of_several_writes(tmp_path):
+    RunFolder(tmp_path, writes=False).write_history(lines(2))
+    assert not list(tmp_path.iterdir())
+
+
+def test_settings_without_a_value_are_left_out(tmp_path):
+    train, validation = data()
+    rnf.fit(make_flow(), train, rnf.TrainingConfig(epochs=1, clip=None), validation=validation, out=tmp_path)
+    written = read_config(tmp_path)
+    assert "clip" not in written
+    assert written["epochs"] == 1
+    assert written["record"]["train_rows"] == len(train)
+    (tmp_path / "config.toml").write_text("epochs = 5\n# clip = none\n\n[record]\ndata = 'a.csv'\n")  # of old runs
+    assert read_config(tmp_path) == {"epochs": 5, "record": {"data": "a.csv"}}
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_leftovers_of_a_crash_are_removed(tmp_path, resume):
+    train, validation = data()
+    config = rnf.TrainingConfig(epochs=1, batch_size=300)
+    rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path)
+    leftovers = [tmp_path / ".model.json.x1.rnf-tmp"]
+    leftovers += [tmp_path / "checkpoint" / ".state.safetensors.x2.rnf-tmp"] if resume else []
+    for path in leftovers:
+        path.write_text("half")
+    rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path, resume=resume, overwrite=not resume)
+    assert not any(path.exists() for path in leftovers)

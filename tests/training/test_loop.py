@@ -26,42 +26,6 @@ def same(first, second):
     return all(torch.equal(first[key], second[key]) for key in first) and first.keys() == second.keys()
 
 
-def test_objective_is_the_formula():
-    units = flows.Standardise(torch.tensor([1.0, 2.0]), torch.tensor([3.0, 0.5]))
-    flow = make_flow(outer=units).double()
-    x = units(torch.randn(7, 2)).double()
-    terms = Objective(flow, Exact(), beta=3.0)(x, weight=0.25)
-    y = flow.to_model_units(x)
-    nll = -flow.in_model_units.log_prob(y).mean()
-    reconstruction = flow.in_model_units.reconstruction_error(y).mean()
-    torch.testing.assert_close(terms.negative_log_likelihood, nll)
-    torch.testing.assert_close(terms.reconstruction, reconstruction)
-    torch.testing.assert_close(terms.loss, 0.25 * nll + 3 * reconstruction)
-
-
-def test_two_step_passes_train_their_own_part_only():
-    flow = make_flow()
-    objective = Objective(flow, Exact(), beta=3.0)
-    objective(data()[0], part="likelihood").loss.backward()
-    assert all(p.grad is None for p in flow.ambient.parameters())
-    assert all(p.grad is not None for p in flow.latent.parameters())
-    flow.zero_grad()
-    objective(data()[0], part="reconstruction").loss.backward()
-    assert all(p.grad is None for p in flow.latent.parameters())
-    assert any(p.grad is not None and p.grad.abs().max() > 0 for p in flow.ambient.parameters())
-
-
-@pytest.mark.parametrize("fraction", [0.3, 0.5])
-def test_volume_of_a_part_of_the_batch_is_unbiased(fraction):
-    # over all rotations of the batch every row is in the part equally often, so that the mean is exact
-    flow = make_flow().double()
-    x = von_mises_circle(10, seed=0).double()
-    full, part = Objective(flow, Exact(), 7.0), Objective(flow, Exact(), 7.0, volume_fraction=fraction)
-    mean = torch.stack([part(x.roll(i, 0)).loss for i in range(10)]).mean()
-    torch.testing.assert_close(mean, full(x).loss)
-    torch.testing.assert_close(part(x).reconstruction, full(x).reconstruction)
-
-
 @pytest.mark.parametrize(
     ("method", "volume"), [("ml", Exact()), ("ml", Stochastic()), ("ml", Exact(bundle_size=1)), ("two-step", Exact())]
 )
@@ -296,24 +260,6 @@ def test_moving_average_is_what_is_kept():
     assert averaged.progress.best == pytest.approx(expected, rel=1e-5)
 
 
-def test_moving_average_against_its_formula():
-    from rectangular_flows.training.average import Average
-
-    layer = torch.nn.Linear(1, 1, bias=False)
-    with torch.no_grad():
-        layer.weight.fill_(1.0)
-    average, expected = Average(layer, 0.9), 1.0
-    for step in range(200):
-        with torch.no_grad():
-            layer.weight.fill_(float(step))
-        average.update(step)
-        decay = min(0.9, (1 + step) / (10 + step))
-        expected = decay * expected + (1 - decay) * step
-    with average.in_place():
-        assert float(layer.weight.detach()) == pytest.approx(expected, rel=1e-6)
-    assert float(layer.weight.detach()) == 199
-
-
 @pytest.mark.parametrize("optimiser", ["adam", "adamw"])
 @pytest.mark.parametrize("method", ["ml", "two-step"])
 def test_parts_of_a_batch_add_up(optimiser, method):
@@ -341,21 +287,6 @@ def test_the_spelling_of_files_for_the_volume():
     for wrong in ("rough", Exact, 3):
         with pytest.raises(ValueError, match="volume"):
             TrainingConfig(volume=wrong)
-
-
-def test_rows_within_a_budget():
-    from rectangular_flows.training.memory import rows_within, saved_bytes
-
-    objective = Objective(make_flow(), Exact(), 50.0)
-    x = von_mises_circle(64, seed=0)
-    assert saved_bytes(objective, x) == pytest.approx(8 * saved_bytes(objective, x[:8]), rel=0.05)
-    rows = rows_within(objective, x, budget_mib=1.0)
-    assert saved_bytes(objective, von_mises_circle(rows, seed=0)) < 2**20
-    assert rows_within(objective, x, budget_mib=1e-9) == 1
-    seen = []
-    objective.register_forward_pre_hook(lambda _, arguments: seen.append(len(arguments[0])))
-    rows_within(objective, x, budget_mib=1e-9)
-    assert seen == [1]  # measuring keeps to the budget as well
 
 
 def test_wrong_shapes_and_bad_rows_are_told():

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 from matplotlib.figure import Figure
 
-from .. import toml
 from .._version import __version__
 from ..data import von_mises_circle
 from ..metrics import CircleFit, circle_fit
@@ -200,7 +200,7 @@ class Demo(Circle):
         folders = {cell.method: cell.job.folder for group in groups for cell, _ in group.runs}
         file, alt, _ = self.picture
         settings = [
-            Section(f"Settings: {method}", [Code(toml.dumps(read_config(folder)), "TOML")], collapsed=True)
+            Section(f"Settings: {method}", [Code(tomli_w.dumps(read_config(folder)), "TOML")], collapsed=True)
             for method, folder in folders.items()
         ]
         return Page(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .. import toml
+import tomli_w
+
 from .._version import __version__
 from ..evaluation.evaluate import TooFewRowsError, evaluate_run, keep_evaluation
 from ..plots.run import draw_run
@@ -56,7 +57,7 @@ def run_page(run: SavedRun) -> Page:
             Section("Figures", [Picture(d.figure, d.caption, d.caption) for d in drawings]),
             Section("How training went", training_charts({run.path.name: history})),
             Section("Use it", [Code((_USE_IMAGES if images else _USE).format(run=run.path).strip(), "shell")]),
-            Section("Settings", [Code(toml.dumps(run.config), "TOML")], collapsed=True),
+            Section("Settings", [Code(tomli_w.dumps(run.config), "TOML")], collapsed=True),
         ],
         f"rectangular-flows {__version__} · rnf report {run.path}",
     )

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class Average:
-    """The average of a module's parameters; nothing at all where the decay is None.
+    """The average of a module's parameters; without a decay it does nothing.
 
     Early on the decay is (1 + n)/(10 + n), so that the start is forgotten soon.
 
@@ -34,11 +34,11 @@ class Average:
     @contextmanager
     def in_place(self) -> Iterator[None]:
         """The module has the averaged weights inside this context."""
-        self._swap()
+        self.swap()
         try:
             yield
         finally:
-            self._swap()
+            self.swap()
 
     @torch.no_grad()
     def restart(self) -> None:
@@ -46,11 +46,8 @@ class Average:
         for value, parameter in zip(self.values, self._parameters if self.values else [], strict=True):
             value.copy_(parameter)
 
-    def keep(self) -> None:
-        """The module has the averaged weights from now on."""
-        self._swap()
-
-    def _swap(self) -> None:
+    def swap(self) -> None:
+        """Exchange the module's weights and the average."""
         if self._decay is not None:
             for parameter, value in zip(self._parameters, self.values, strict=True):
                 parameter.data, value.data = value.data, parameter.data

@@ -28,7 +28,7 @@ def save_checkpoint(
     progress: Progress,
     best_weights: dict[str, Tensor],
 ) -> None:
-    """Everything that going on depends on. Random draws are functions of seed and step, so no generator is in it."""
+    """Everything that resuming needs. Random draws are functions of seed and step, so no generator is in it."""
     tensors = {f"flow.{name}": value for name, value in flow.state_dict().items()}
     tensors |= {f"best.{name}": value for name, value in best_weights.items()}
     tensors |= {f"average.{i}": value for i, value in enumerate(average.values)}
@@ -57,11 +57,8 @@ def load_checkpoint(
         number, _, key = name.partition(".")
         state.setdefault(int(number), {})[key] = tensor
     optimiser.load_state_dict({"state": state, "param_groups": optimiser.state_dict()["param_groups"]})
-    for (
-        parameter,
-        values,
-    ) in optimiser.state.items():  # laid out in memory as the parameter is, which fused steps rely on
-        for key, value in values.items():
+    for parameter, values in optimiser.state.items():
+        for key, value in values.items():  # laid out in memory as the parameter is, which fused steps rely on
             if value.shape == parameter.shape:
                 values[key] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
     if len(average.values) != len(parts["average"]):

@@ -9,7 +9,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..densities.registry import LATENTS
-from ..kinds import Chosen, Condition, Get, Nothing, Table, choice, flat, make, only, when
+from ..kinds import Chosen, Condition, Get, Nothing, Table, choice, flat, make, named, only, when
+from .optimisers import OPTIMISERS
 
 if TYPE_CHECKING:
     from ..volume import Exact, Stochastic
@@ -175,7 +176,7 @@ class TrainingConfig:
     restart_latent: bool = only(False, _RESTARTS)
     epoch_rows: int | None = None
     batch_size: int = 500
-    optimiser: Literal["adam", "adamw"] = "adam"
+    optimiser: str = named("adam", OPTIMISERS)
     weight_decay: float = only(0.0, when("optimiser", "adamw"))
     learning_rate: float = 1e-3
     schedule: Literal["constant", "cosine", "one-cycle"] = "constant"

@@ -71,8 +71,6 @@ def evaluate(flow: RectangularFlow, rows: Tensor, config: TrainingConfig, metric
         if config.method == "two-step":
             latent += share * float(exact(part, part="likelihood").loss)
     objective = (latent if config.method == "two-step" else nll) + config.beta * reconstruction
-    if (
-        config.target_error is not None
-    ):  # β changes, so that its objective is no yardstick: likelihood among the feasible
+    if config.target_error is not None:  # β changes, so that its objective is no yardstick: likelihood if feasible
         objective = nll + _INFEASIBLE * max(0.0, reconstruction / config.target_error - 1.05)
     return Values(objective, nll, reconstruction, {name: float(metric(flow, rows)) for name, metric in metrics.items()})

@@ -1,30 +1,34 @@
-"""The folder of a run: its configuration, its history as it grows, the best model so far, and the state to go on from."""
+"""The folder of a run: its configuration, its history as it grows, the best model so far, and the state to resume from."""
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import json
 import platform
 import shutil
+import tomllib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 import torch
+from torch import Tensor
 
-from .. import toml
 from .._version import __version__
-from ..storage.files import write_atomically
-from ..storage.models import DESCRIPTION, WEIGHTS
-from .checkpoint import FILE
-from .run import Epoch
+from ..data.rows import Rows
+from ..storage.files import fingerprint, remove_leftovers, write_atomically
+from ..storage.models import DESCRIPTION, WEIGHTS, save_model
+from .average import Average
+from .checkpoint import FILE, save_checkpoint
+from .run import Epoch, Run
 
 CONFIG, HISTORY, TABLE, CHECKPOINT = "config.toml", "metrics.jsonl", "metrics.csv", "checkpoint"
 FAILURE = "failure.txt"
-_TAIL = 65_536  # bytes of a history that hold its last line, however many metrics it has
-# made from a model, and gone with it
+# made from a model, and removed with it
 DERIVED = (FAILURE, "calibration.safetensors", "evaluation.json", "report.html", "circle.json", "tabular.json")
 
 
@@ -33,28 +37,31 @@ class RunFolder:
 
     Args:
         path: the folder.
+        writes: whether this process writes to it; of several processes one does.
     """
 
-    def __init__(self, path: str | Path):
-        self.path = Path(path)
+    def __init__(self, path: str | Path, writes: bool = True):
+        self.path, self.writes = Path(path), writes
 
     @property
     def checkpoint(self) -> Path:
-        """Where the state to go on from is."""
+        """Where the state to resume from is."""
         return self.path / CHECKPOINT
 
-    def create(self, settings: Mapping[str, Any], record: Mapping[str, Any], overwrite: bool) -> None:
-        """Begin a run here.
+    def create(self, settings: Mapping[str, Any], train: Rows, validation: Tensor, overwrite: bool) -> None:
+        """Begin a run here, with its settings and the fingerprints of its rows.
 
         Raises:
             FileExistsError: there is one already, and it is not to be overwritten.
         """
+        if not self.writes:
+            return
         if (self.path / CONFIG).exists():
             if not overwrite:
-                resume = f"Go on with it: rnf fit --resume {self.path} (in Python, resume=True); or choose"
-                how = resume if (self.checkpoint / FILE).exists() else "It cannot be gone on with. Choose"
+                resume = f"Resume it with rnf fit --resume {self.path} (in Python, resume=True), choose"
+                how = resume if (self.checkpoint / FILE).exists() else "It cannot be resumed. Choose"
                 raise FileExistsError(
-                    f"{self.path} holds a run already. {how} another folder; or say --overwrite (overwrite=True)."
+                    f"{self.path} holds a run already. {how} another folder, or replace it: --overwrite (overwrite=True)."
                 )
             for name in (HISTORY, TABLE, WEIGHTS, DESCRIPTION):
                 (self.path / name).unlink(missing_ok=True)
@@ -62,10 +69,11 @@ class RunFolder:
                 shutil.rmtree(self.path / name, ignore_errors=True)
             self.forget_derived()
         self.path.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(self.path)
         versions = {"rectangular_flows": __version__, "torch": torch.__version__, "python": platform.python_version()}
         started = datetime.now(UTC).isoformat(timespec="seconds")
-        content = {**settings, "record": {"started": started, **versions, **record}}
-        write_atomically(self.path / CONFIG, toml.dumps(content))
+        record = {"started": started, **versions, "train_rows": len(train), **_fingerprints(train, validation)}
+        write_atomically(self.path / CONFIG, tomli_w.dumps(_known({**settings, "record": record})))
 
     def forget_derived(self) -> None:
         """Remove what was made from a model that is about to change: figures, evaluations, pages."""
@@ -75,8 +83,8 @@ class RunFolder:
         for figures in self.path.glob("ood-*/ood.*"):
             figures.unlink()
 
-    def check_resumable(self, record: Mapping[str, Any]) -> None:
-        """Whether there is a state to go on from, and the data are those the run began with.
+    def check_resumable(self, train: Rows, validation: Tensor) -> None:
+        """Whether there is a state to resume from, and the data are those the run began with.
 
         Raises:
             FileNotFoundError: there is no checkpoint.
@@ -84,36 +92,60 @@ class RunFolder:
         """
         if not (self.checkpoint / FILE).exists():
             raise FileNotFoundError(
-                f"nothing to go on from in {self.path}: expected {CHECKPOINT}/{FILE} there. A run writes it when it is "
-                "stopped, and now and then as it goes."
+                f"nothing to resume from in {self.path}: expected {CHECKPOINT}/{FILE} there. A run writes it when it is "
+                "stopped, and every 30 seconds or so before."
             )
         before = read_config(self.path).get("record", {})
-        for key in ("train_sha256", "validation_sha256"):
-            if key in before and before[key] != record.get(key):
-                which = key.removesuffix("_sha256")
+        for key, now in _fingerprints(train, validation).items():
+            if before.get(key, now) != now:
                 raise ValueError(
-                    f"the {which} rows are not those that {self.path} began with ({before[key][:12]}… then, "
-                    f"{str(record.get(key))[:12]}… now). Give it the same data, or start a new run."
+                    f"the {key.removesuffix('_sha256')} rows are not those that {self.path} began with "
+                    f"({before[key][:12]}… then, {now[:12]}… now). Give it the same data, or start a new run."
                 )
 
-    def keep_history(self, history: list[Epoch]) -> None:
-        """Write the whole history again: what was written after the last checkpoint is cut off on resuming."""
-        lines = [json.dumps(line.flat()) + "\n" for line in history]
-        write_atomically(self.path / HISTORY, "".join(lines))
-        write_atomically(self.path / TABLE, _csv(history, header=True))
+    def resume(self, history: list[Epoch], finished: bool) -> None:
+        """Clean up before a run continues: what was written after the last checkpoint, or made from its model."""
+        if not self.writes:
+            return
+        for folder in (self.path, self.checkpoint):
+            remove_leftovers(folder)
+        self.write_history(history)
+        if not finished:
+            self.forget_derived()
 
-    def append(self, line: Epoch, first: bool) -> None:
-        """Add a line to the history."""
-        with (self.path / HISTORY).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line.flat()) + "\n")
-        with (self.path / TABLE).open("a", encoding="utf-8") as file:
-            file.write(_csv([line], header=first))
+    def write_history(self, lines: list[Epoch], append: bool = False) -> None:
+        """Write the history, as JSON lines and as a table, or append lines to it."""
+        if not self.writes:
+            return
+        table = io.StringIO()
+        writer = csv.writer(table, lineterminator="\n")
+        if lines and not append:
+            writer.writerow(lines[0].flat())  # its keys
+        writer.writerows(line.flat().values() for line in lines)
+        texts = {HISTORY: "".join(json.dumps(line.flat()) + "\n" for line in lines), TABLE: table.getvalue()}
+        for name, text in texts.items():
+            if append:
+                with (self.path / name).open("a", encoding="utf-8") as file:
+                    file.write(text)
+            else:
+                write_atomically(self.path / name, text)
+
+    def save_checkpoint(self, run: Run, optimiser: torch.optim.Optimizer, average: Average) -> None:
+        """The state to resume from."""
+        if self.writes:
+            save_checkpoint(self.checkpoint, run.flow, optimiser, average, run.progress, run.best_weights)
+
+    def save_model(self, run: Run, facts: Mapping[str, Any]) -> None:
+        """The model with its best weights so far, or with those it has."""
+        if self.writes:
+            model = copy.deepcopy(run.flow)
+            if run.best_weights:
+                model.load_state_dict(run.best_weights)
+            save_model(model, self.path, **facts)
 
 
 def read_config(folder: str | Path) -> dict[str, Any]:
-    """What ``config.toml`` of a run says."""
-    import tomllib
-
+    """The contents of ``config.toml`` of a run."""
     path = Path(folder) / CONFIG
     if not path.exists():
         raise FileNotFoundError(f"no run in {folder}: expected {CONFIG} there, as 'rnf fit … --out {folder}' writes it")
@@ -139,25 +171,21 @@ def read_history(folder: str | Path) -> list[Epoch]:
 
 
 def last_epoch(folder: str | Path) -> Epoch | None:
-    """The last whole line of that history, which a run under way may be adding to; None where there is none yet."""
-    path = Path(folder) / HISTORY
-    if not path.exists():
-        return None
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _TAIL))
-        lines = file.read().split(b"\n")[:-1]  # what follows the last end of a line is not whole
-    return _epoch(json.loads(lines[-1])) if lines else None
+    """The last line of that history; None if there is none yet."""
+    history = read_history(folder)
+    return history[-1] if history else None
+
+
+def _fingerprints(train: Rows, validation: Tensor) -> dict[str, str]:
+    return {"train_sha256": fingerprint(train), "validation_sha256": fingerprint(validation)}
+
+
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the values that are None, which TOML cannot write."""
+    known = {key: value for key, value in values.items() if value is not None}
+    return {key: _known(value) if isinstance(value, Mapping) else value for key, value in known.items()}
 
 
 def _epoch(values: dict[str, Any]) -> Epoch:
     own = {name: values.pop(name) for name in Epoch.__dataclass_fields__ if name != "metrics"}
     return Epoch(**own, metrics=values)
-
-
-def _csv(history: list[Epoch], header: bool) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    if header and history:
-        writer.writerow(history[0].flat())
-    writer.writerows(line.flat().values() for line in history)
-    return text.getvalue()

@@ -1,11 +1,14 @@
-"""How many rows a step may take at once, so that its graph stays within a budget."""
+"""Steps within a memory budget: how many rows to take at once, and gradients that add up over the parts of a batch."""
 
 from __future__ import annotations
 
-import torch
-from torch import Tensor
+from collections.abc import Sequence
 
-from .objective import Objective, Part
+import torch
+from torch import Tensor, nn
+
+from .distributed import World
+from .objective import Objective, Part, Terms
 
 _SLACK = 2.0  # what a backward pass needs beside the saved tensors
 
@@ -40,8 +43,22 @@ def rows_within(objective: Objective, rows: Tensor, budget_mib: float, part: Par
         each: float = saved_bytes(objective, rows[:1], part)
         if len(few) * each <= budget:  # measuring has to keep to the budget as well
             each = saved_bytes(objective, few, part) / len(few)
-    except (
-        RuntimeError
-    ):  # the codimension identity differentiates by torch.func, which forbids looking at what is saved
+    except RuntimeError:  # the codimension identity differentiates by torch.func, which forbids such hooks
         each = _guessed_bytes(objective, few)
     return max(1, int(budget / each)) if each else len(rows)
+
+
+def backward_in_parts(
+    objective: nn.Module, parts: Sequence[Tensor], weight: float, part: Part, world: World, correction: float
+) -> Terms:
+    """Add the gradient of a batch, times ``correction``, one part of it at a time; return its terms without a graph."""
+    rows = sum(len(chunk) for chunk in parts)
+    sums = torch.zeros(3, dtype=parts[0].dtype, device=parts[0].device)
+    for i, chunk in enumerate(parts):
+        with world.synchronised(objective, last=i == len(parts) - 1):
+            terms = objective(chunk, weight, part)
+            share = len(chunk) / rows
+            (terms.loss * (share * correction)).backward()
+        values = (terms.loss, terms.negative_log_likelihood, terms.reconstruction)
+        sums += share * torch.stack([value.detach() for value in values])
+    return Terms(*sums)

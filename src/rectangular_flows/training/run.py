@@ -1,16 +1,20 @@
-"""What a training run is made of: its state while it goes on, its history, and what it leaves."""
+"""What a training run is made of: its state, its history, and its result."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from ..errors import NonFiniteError, NumericalError
 from ..manifold import RectangularFlow
 from .config import TrainingConfig
+
+if TYPE_CHECKING:
+    from .evaluation import Values
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,7 @@ class Epoch:
     step: int
     objective: float
     """On the validation rows: the full objective with the exact volume and the likelihood at full weight; for the
-    two-step method the sum of its two losses, which know no volume; with a target error the negative log-likelihood, plus
+    two-step method the sum of its two losses, without the volume; with a target error the negative log-likelihood, plus
     a penalty where the error exceeds it by more than 5 %."""
     negative_log_likelihood: float
     reconstruction: float
@@ -50,7 +54,7 @@ class Epoch:
 
 @dataclass
 class Progress:
-    """Where a run stands. Everything that is not a tensor and that going on depends on."""
+    """Where a run stands: everything but tensors that resuming needs."""
 
     beta: float
     steps: int = 0
@@ -60,7 +64,7 @@ class Progress:
     turn: int = 0
     """Which pass of the epoch (the two-step method has two)."""
     latent_started: bool = False
-    """Whether h took its start from data, where it does so in training."""
+    """Whether h was started from data during training."""
     latent_from: int | None = None
     """The epoch after which h trains alone, once it does."""
     batch: int = 0
@@ -69,8 +73,49 @@ class Progress:
     best_epoch: int = 0
     seconds: float = 0.0
     finished: str = ""
-    """Why it ended, if it did."""
+    """Why it ended; empty while it has not."""
     sums: dict[str, float] = field(default_factory=dict)
+
+    def line(self, epoch: int, values: Values, weight: float, rate: float, seconds: float) -> Epoch:
+        """The next line of the history, with the means of what was added since the last one."""
+        line = Epoch(
+            epoch,
+            self.step,
+            values.objective,
+            values.negative_log_likelihood,
+            values.reconstruction,
+            train_loss=self._mean("loss"),
+            train_reconstruction=self._mean("error"),
+            weight=weight,
+            beta=self.beta,
+            learning_rate=rate,
+            gradient_norm=self._mean("norm"),
+            seconds=seconds,
+            metrics=values.metrics,
+        )
+        self.sums = {}
+        return line
+
+    def judge(self, value: float, epoch: int, since: int, config: TrainingConfig) -> bool:
+        """Whether the weights of an epoch are the best so far; the run is finished after too long without better ones."""
+        if epoch < since:  # nothing counts yet
+            return False
+        best = value < self.best  # never true of NaN
+        if best:
+            self.best, self.best_epoch = value, epoch
+        waited = epoch - max(self.best_epoch, since)
+        if config.patience is not None and waited >= config.patience:
+            self.finished = f"no better {config.monitor} for {waited} epochs"
+        return best
+
+    def failure(self, error: NumericalError, restored: bool) -> NonFiniteError:
+        """What to raise after a numerical failure in the current step, its best weights having been restored or not."""
+        best = f"its best weights again (epoch {self.best_epoch})"
+        return NonFiniteError(
+            f"training stopped in epoch {self.epoch + 1}, step {self.step + 1}: {error} The flow has "
+            f"{best if restored else 'the weights from before that step, which are finite'}. Try a lower learning_rate, "
+            "clip (say 5), warm_up, a bounded log-scale (scale='tanh'), or dtype='float64'."
+        )
 
     def add(self, **values: float) -> None:
         """Add to the means of the current line of the history."""
@@ -79,14 +124,13 @@ class Progress:
                 self.sums[name] = self.sums.get(name, 0.0) + value
                 self.sums[f"{name} count"] = self.sums.get(f"{name} count", 0.0) + 1
 
-    def mean(self, name: str) -> float:
-        """Mean of what was added since the last line."""
+    def _mean(self, name: str) -> float:
         return self.sums.get(name, math.nan) / self.sums.get(f"{name} count", 1.0)
 
 
 @dataclass
 class Run:
-    """What a training run left: the flow with its best weights, and how it got there."""
+    """The result of training: the flow with its best weights, and how it got there."""
 
     flow: RectangularFlow
     config: TrainingConfig
@@ -96,6 +140,12 @@ class Run:
     progress: Progress = field(default_factory=lambda: Progress(1.0), repr=False)
     best_weights: dict[str, Tensor] = field(default_factory=dict, repr=False)
 
+    def use_best(self) -> bool:
+        """Give the flow its best weights, if there are any."""
+        if self.best_weights:
+            self.flow.load_state_dict(self.best_weights)
+        return bool(self.best_weights)
+
     @property
     def best_epoch(self) -> int:
         """The epoch whose weights were best."""
@@ -103,5 +153,5 @@ class Run:
 
     @property
     def finished(self) -> str:
-        """Why it ended, if it did."""
+        """Why it ended; empty if it did not."""
         return self.progress.finished

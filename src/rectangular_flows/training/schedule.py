@@ -1,11 +1,19 @@
-"""What changes as training goes on: the likelihood's weight, the learning rate, β. Functions of the (fractional) epoch."""
+"""What changes during training: passes, the likelihood's weight, the learning rate, β; functions of the epoch."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from .config import TrainingConfig
 
+if TYPE_CHECKING:
+    from .objective import Part
+    from .run import Progress
+
+_PASSES: dict[str, tuple[Part, ...]] = {"ml": ("all",), "two-step": ("likelihood", "reconstruction")}
+_LATENT_PASSES: tuple[Part, ...] = ("likelihood",)
 _RISE = 0.3  # share of a one-cycle schedule that goes up
 _START, _END = 1 / 25, 1e-4  # of the peak, at the ends of a one-cycle schedule
 
@@ -59,8 +67,8 @@ def dual_step(config: TrainingConfig, beta: float, reconstruction: float) -> flo
 
     .. math:: \log\beta \leftarrow \log\beta + \eta\,\mathrm{clip}(\|x - \hat x\|^2/\kappa - 1,\ -1,\ 1)
 
-    The step is in log β, so that β stays positive and errors of any size move it at the same pace; its fixed point is that
-    of plain ascent. Without a target β stays as it is.
+    The step is in log β, so that β stays positive and errors of any size move it at the same pace. Without a target β stays
+    as it is.
 
     Example:
         >>> config = TrainingConfig(target_error=0.01)
@@ -75,3 +83,71 @@ def dual_step(config: TrainingConfig, beta: float, reconstruction: float) -> flo
 
 def _cosine(start: float, end: float, progress: float) -> float:
     return end + (start - end) * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run does when, as functions of its progress: f̃ and h together, then, if it is so set, h alone.
+
+    Args:
+        config: the settings.
+        rows: rows to train on.
+        latent_trains: whether h has weights to train.
+    """
+
+    config: TrainingConfig
+    rows: int
+    latent_trains: bool
+
+    @property
+    def epoch_rows(self) -> int:
+        """Rows in an epoch."""
+        return min(self.rows, self.config.epoch_rows or self.rows)
+
+    @property
+    def batches(self) -> int:
+        """Steps of one pass."""
+        return math.ceil(self.epoch_rows / self.config.batch_size)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """While f̃ and h train together."""
+        return self.batches * len(_PASSES[self.config.method])
+
+    def passes(self, progress: Progress) -> tuple[Part, ...]:
+        """What the passes of an epoch train."""
+        return _PASSES[self.config.method] if progress.latent_from is None else _LATENT_PASSES
+
+    def last_epoch(self, progress: Progress) -> int:
+        """Of the current phase."""
+        before = progress.latent_from
+        return self.config.whole_epochs if before is None else before + self.config.latent_epochs
+
+    def steps(self, progress: Progress) -> int:
+        """In all, if it is not stopped early."""
+        before = self.config.whole_epochs if progress.latent_from is None else progress.latent_from
+        return self.steps_per_epoch * before + self.batches * self.config.latent_epochs * self.latent_trains
+
+    def judged_from(self, progress: Progress) -> int:
+        """The first epoch whose weights are judged: before the end of the annealing they cannot be compared."""
+        annealed = math.ceil(annealing(self.config, self.steps_per_epoch)[1])
+        return annealed if progress.latent_from is None else progress.latent_from
+
+    def latent_is_next(self, progress: Progress) -> bool:
+        """Whether the phase of h alone is about to begin."""
+        wanted = self.config.latent_epochs and self.latent_trains
+        return bool(progress.finished and wanted and progress.latent_from is None)
+
+    def weight(self, progress: Progress) -> float:
+        """Of the likelihood, in the current step."""
+        if progress.latent_from is not None:
+            return 1.0
+        return likelihood_weight(self.config, self._now(progress), self.steps_per_epoch)
+
+    def rate(self, progress: Progress) -> float:
+        """The learning rate of the current step."""
+        return learning_rate(self.config, self._now(progress), progress.latent_from)
+
+    def _now(self, progress: Progress) -> float:
+        passed = progress.turn == len(self.passes(progress))  # validating: what the last step had
+        return progress.epoch + (self.batches - 1 if passed else progress.batch) / self.batches

@@ -1,4 +1,4 @@
-"""What a run needs before its first step: a device and an optimiser."""
+"""What a run needs from its machine: a device, seeded generators, threads."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-from torch.nn import Parameter
 
 from ..manifold import RectangularFlow
-from .config import TrainingConfig
 
-_SMALL_STEP = 2**19  # scalars of a bundle; below it threads only wait for each other
+_SMALL_STEP = 2**19  # scalars of a bundle; in smaller ones threads only wait for each other
 
 
 def choose_device(name: str) -> torch.device:
@@ -22,17 +20,8 @@ def choose_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"the device {name!r} cannot be used here: {str(error).splitlines()[0]}") from error
+        raise ValueError(f"the device {name!r} cannot be used on this machine: {str(error).splitlines()[0]}") from error
     return device
-
-
-def make_optimiser(parameters: list[Parameter], config: TrainingConfig) -> torch.optim.Optimizer:
-    """Adam or AdamW over the parameters."""
-    if not parameters:
-        raise ValueError("the flow has no parameters to train")
-    if config.optimiser == "adamw":
-        return torch.optim.AdamW(parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True)
-    return torch.optim.Adam(parameters, lr=config.learning_rate, fused=True)
 
 
 def seed_everything(seed: int, device: torch.device) -> None:

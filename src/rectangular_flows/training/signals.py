@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM while training: the step is given up or finished, the state saved, and the run says how to go on."""
+"""Ctrl-C and SIGTERM while training: the step is given up, the state is saved, and the message says how to resume."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Interrupted(KeyboardInterrupt):
         self.exit_code = 128 + number
 
     def __reduce__(self) -> tuple[type[Interrupted], tuple[str, int]]:
-        """For going from the process of a run to the one that waits for it."""
+        """For passing from the process of a run to the one that waits for it."""
         return type(self), (str(self), self.exit_code - 128)
 
 
-class _GiveUp(BaseException):
-    """Raised inside a step that may be given up; never leaves this module."""
+class GivenUp(BaseException):
+    """Raised by a signal inside :meth:`StopSignals.giving_up`."""
 
 
 class StopSignals:
@@ -56,12 +56,10 @@ class StopSignals:
 
     @contextmanager
     def giving_up(self, allowed: bool = True) -> Iterator[None]:
-        """Work in this context is given up when a signal comes; it must leave no trace. Look at ``requested`` after."""
+        """A signal ends work in this context by :class:`GivenUp`; such work must leave no trace."""
         self._may_give_up = allowed
         try:
             yield
-        except _GiveUp:
-            pass
         finally:
             self._may_give_up = False
 
@@ -69,7 +67,7 @@ class StopSignals:
         self.number = number
         self._restore()
         if self._may_give_up:
-            raise _GiveUp
+            raise GivenUp
 
     def _restore(self) -> None:
         for number, handler in self._before.items():

@@ -1,4 +1,4 @@
-"""Weights of rows in the reconstruction error, so that the few that are far out count."""
+"""Weights of rows in the reconstruction error, so that the few far out count."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ class TailWeights:
     .. math::
         w(y) = \|y - c\|^{2a} / s
 
-    with s such that it is 1 on average. A mean of squared errors hardly knows of the few rows far out, which are then
-    reconstructed worst, the more so as no training row may be near them; a = 1/2 gives a row ten times as far out ten
-    times the weight.
+    with s such that it is 1 on average. The few rows far out hardly count in a plain mean of squared errors, and are
+    reconstructed worst; a = 1/2 gives a row ten times as far out ten times the weight.
 
     Attributes:
         exponent: a.
@@ -44,8 +43,7 @@ class TailWeights:
     def of(cls, y: Tensor, exponent: float) -> TailWeights:
         """The weights for such rows, (N, …)."""
         centre = y.mean(dim=0)
-        weights = cls(exponent, centre, torch.ones((), dtype=y.dtype, device=y.device))
-        return cls(exponent, centre, weights(y).mean())
+        return cls(exponent, centre, by_distance(y - centre, exponent).mean())
 
     def __call__(self, y: Tensor) -> Tensor:
         """(B,)."""
@@ -54,15 +52,7 @@ class TailWeights:
 
 @torch.no_grad()
 def tail_weights(flow: RectangularFlow, train: Rows, like: Tensor, exponent: float, seed: int) -> TailWeights | None:
-    """Those of the training rows, from some of them; None where all rows count alike.
-
-    Args:
-        flow: whose units count.
-        train: rows in the user's units.
-        like: a tensor with the device and the precision of training.
-        exponent: a, 0 for no weights.
-        seed: of the choice.
-    """
+    """Those of the training rows, from a random choice of them, on the device of ``like``; None for an exponent of 0."""
     if not exponent:
         return None
     some = take(train, shuffled(len(train), seed)[:_ROWS], like.device, like.dtype)
