@@ -100,3 +100,6 @@ def read_description(folder: str | Path) -> dict[str, Any]:
             f"which reads formats up to {_FORMAT}. Upgrade it."
         )
     return description
+
+
+load, save = load_model, save_model  # the names of the package: rnf.load, rnf.save

@@ -1,0 +1,6 @@
+from .config import TrainingConfig as TrainingConfig
+from .loop import fit as fit
+from .objective import Objective as Objective
+from .objective import Terms as Terms
+from .run import Epoch as Epoch
+from .run import Run as Run
