@@ -1,5 +1,7 @@
 """Models that the version before the re-housing saved still load, and give the same scores."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -37,3 +39,9 @@ def test_samples_of_a_run_from_before_are_the_same():
     expected = np.loadtxt(BEFORE / "table-samples.csv", delimiter=",", skiprows=1)
     found = flow.sample(len(expected), generator=torch.Generator().manual_seed(0))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("run", ["table-run", "image-run", "stopped-run", "detector", "estimator"])
+def test_a_fresh_process_knows_every_class_that_a_model_names(run):
+    code = f"import rectangular_flows as rnf; rnf.load({str(BEFORE / run)!r})"
+    subprocess.run([sys.executable, "-c", code], check=True)

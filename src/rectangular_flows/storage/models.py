@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from .._version import __version__
+from ..densities import mixture  # noqa: F401 - a description may name its class
 from ..flows.description import build, describe
 from ..manifold import RectangularFlow
 from .files import load_tensors, save_tensors, write_atomically
