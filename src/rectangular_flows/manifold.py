@@ -250,9 +250,10 @@ class Manifold(ABC):
         if bool(bad.any()):
             warn(
                 RoundTripWarning,
-                f"the flow is not numerically invertible at {int(bad.sum())} of {len(z)} points: ‖f†(f(z)) − z‖/(1 + ‖z‖) "
-                f"is up to {float(error.max()):.1e}, more than {tolerance:.1e} for {z.dtype}. Coordinates and densities "
-                "there are off by as much. Use float64, or bound the log-scale (scale='tanh') and train again.",
+                f"the flow is not numerically invertible at {int(bad.sum())} of {len(z)} points: encoding a "
+                f"decoded point misses it by up to {float(error.max()):.1e} (relative), more than {tolerance:.1e} for "
+                f"{z.dtype}. Coordinates and densities there are off by as much. Use float64, or bound the log-scale "
+                "(scale='tanh') and train again.",
             )
 
 

@@ -23,7 +23,9 @@ class FlowDensity(Density):
     def __init__(self, flow: Bijection):
         super().__init__()
         if len(flow.in_shape) != 1 or flow.in_shape != flow.out_shape:
-            raise ValueError(f"expected a map of R^d to itself as h; got {flow.in_shape} to {flow.out_shape}")
+            raise ValueError(
+                f"expected a map of R^d to itself as the latent density; got {flow.in_shape} to {flow.out_shape}"
+            )
         self.flow = flow
         self.features = flow.in_shape[0]
         self.register_buffer("_where", torch.zeros(()), persistent=False)  # device and dtype of samples

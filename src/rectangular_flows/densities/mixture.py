@@ -21,7 +21,7 @@ from .base import Density, draw_normal, standard_normal_log_prob
 _LEAST_VARIANCE = 1e-3  # of a component, in units of the variance of its coordinate, where it starts
 _LEAST_POINTS = 5  # for each component and dimension, where it starts
 _ITERATIONS = 100
-_FAR = 10.0  # times the spread of most points, beyond which a standard deviation is that of a few far ones
+_FAR = 10.0  # times the spread of most points; a larger standard deviation comes from a few far ones
 
 
 class FewerComponentsWarning(UserWarning):
@@ -93,7 +93,11 @@ class MixtureDensity(Density):
         from sklearn.mixture import GaussianMixture
 
         rows = z.detach().cpu().double()
-        check_finite(rows, "The coordinates that a mixture starts from", "Look at the data and at f̃.")
+        check_finite(
+            rows,
+            "The coordinates that a mixture starts from",
+            "Check the data, and train the manifold at a lower learning rate.",
+        )
         deviation, mean = rows.std(dim=0, correction=0), rows.mean(dim=0)
         constant = deviation <= torch.finfo(z.dtype).eps * mean.abs().clamp_min(float(deviation.max()))
         if bool(constant.any()):
@@ -107,7 +111,7 @@ class MixtureDensity(Density):
             warn(
                 FewerComponentsWarning,
                 f"{len(rows)} points in {self.features} dimensions are too few for a mixture of {self.components}: it "
-                f"starts as one of {known}. Fewer components (--latent-components {known}) say the same.",
+                f"starts as one of {known}. Ask for fewer components (--latent-components {known}) to avoid this warning.",
             )
         scale = _scale(rows, deviation)
         model = GaussianMixture(known, reg_covar=_LEAST_VARIANCE, max_iter=_ITERATIONS, random_state=self.seed)
@@ -129,7 +133,7 @@ class MixtureDensity(Density):
 
 
 def _scale(rows: Tensor, deviation: Tensor) -> Tensor:
-    """Of each coordinate: its standard deviation, or half of what two thirds span where a few points far out make that."""
+    """Of each coordinate: its standard deviation, or half the span of two thirds if a few points far out inflate that."""
     low, high = torch.from_numpy(np.quantile(rows.numpy(), [0.16, 0.84], axis=0))
     most = (high - low) / 2
     return torch.where((most > 0) & (deviation > _FAR * most), most, deviation)

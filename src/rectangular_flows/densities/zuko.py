@@ -39,7 +39,7 @@ class ZukoDensity(Density):
         self.flow: nn.Module = _zuko_class(flow)(**settings) if isinstance(flow, str) else flow
         shape = tuple(_distribution(self.flow).event_shape)
         if len(shape) != 1:
-            raise ValueError(f"expected a density on vectors as h; got event shape {shape}")
+            raise ValueError(f"expected a latent density on vectors; got event shape {shape}")
         self.features = shape[0]
         self.whitening = Whitening(self.features) if whiten else None
         self.register_buffer("_where", torch.zeros(()), persistent=False)

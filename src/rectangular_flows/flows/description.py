@@ -1,8 +1,8 @@
 """A model as data: the constructor calls that made it, written as JSON and called again.
 
-A description names classes and their arguments, never code: building one calls constructors of this package (or of
-layers you have defined and imported yourself) and nothing else, so that a model file from a stranger is safe to open.
-Values of tensors are not in it; they are in the weights.
+A description names classes and their arguments, never code. Building one calls constructors of this package, or of
+layers that you have defined and imported yourself, and nothing else: a model file from a stranger is safe to open. Tensors
+are described by their shape; their values are in the weights.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Described:
 
 
 def describe(value: Any, where: str = "model") -> Any:
-    """The description of a model or of an argument, made of what JSON knows.
+    """The description of a model or of an argument, made of JSON values.
 
     Raises:
         TypeError: some part cannot be described; the message says which.
@@ -57,8 +57,8 @@ def describe(value: Any, where: str = "model") -> Any:
         return {_CLASS: name, "arguments": {k: describe(v, f"{where}.{k}") for k, v in _bound(value).items()}}
     raise TypeError(
         f"{where} is a {type(value).__name__}, which has no description. Give layers plain arguments, and a zuko flow by "
-        "name: flows.ZukoDensity('NSF', features=2, passes=2). Without a description, keep the code that makes the model "
-        "and pass it to load(…, flow=…)."
+        "name: densities.ZukoDensity('NSF', features=2, passes=2). Without a description, keep the code that makes the "
+        "model and pass the model to load(…, flow=…)."
     )
 
 
@@ -66,7 +66,7 @@ def build(description: Any) -> Any:
     """The inverse of :func:`describe`: fresh weights, to be filled from a state dict. The global generator is left alone.
 
     Raises:
-        ValueError: the description names a class that is not there, or is not one.
+        ValueError: it is not a description, or it names a class that is not there.
 
     Example:
         >>> build({"class": "RealNVP", "arguments": {"features": 2, "layers": 1}}).in_shape

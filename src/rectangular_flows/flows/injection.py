@@ -4,7 +4,7 @@ A rectangular flow is a chain of injective maps
 
 .. math:: f = f_L \circ \dots \circ f_1, \qquad f_\ell : \mathbb R^{n_{\ell-1}} \to \mathbb R^{n_\ell},
 
-and this file is all that the rest of the library knows about its links.
+and the rest of the library relies on this contract of its links alone.
 """
 
 from __future__ import annotations
@@ -54,24 +54,10 @@ class Injection(Described, nn.Module, ABC):
     saturates: bool = False
     """Whether the map flattens out somewhere, so that its inverse loses digits there."""
 
-    def __init__(self, in_shape: int | Shape | None = None, out_shape: int | Shape | None = None):
+    def __init__(self, in_shape: int | Shape, out_shape: int | Shape | None = None):
         super().__init__()
-        self._in_shape = None if in_shape is None else as_shape(in_shape)
-        self._out_shape = self._in_shape if out_shape is None else as_shape(out_shape)
-
-    @property
-    def in_shape(self) -> Shape:
-        """Event shape of the latent side."""
-        if self._in_shape is None:
-            raise ValueError(
-                f"{type(self).__name__} has no shapes; pass them in its constructor: super().__init__(in_shape, out_shape)"
-            )
-        return self._in_shape
-
-    @property
-    def out_shape(self) -> Shape:
-        """Event shape of the data side."""
-        return self.in_shape if self._out_shape is None else self._out_shape
+        self.in_shape = as_shape(in_shape)
+        self.out_shape = self.in_shape if out_shape is None else as_shape(out_shape)
 
     @property
     def activation_size(self) -> int:

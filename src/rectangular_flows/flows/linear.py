@@ -171,7 +171,7 @@ class FreeLinear(_Matrix):
         except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
             raise RankDeficientError(
                 f"the {self.in_shape[0]}×{self.in_shape[0]} matrix of a FreeLinear layer is singular ({error}). "
-                "Lower the learning rate, clip gradients, or use LULinear, which is invertible by construction."
+                "Lower the learning rate, clip gradients, or use LULinear (mixing='lu'), which is always invertible."
             ) from error
 
     def log_abs_det(self) -> Tensor:
@@ -228,7 +228,7 @@ class OrthonormalEmbedding(Injection):
         features: D′.
         shape: D, or an event shape with D entries.
         trainable: whether U and μ are trained.
-        tail: exponent a of weights |x − μ|^(2a) of the data that U starts from; above 0, rows far out count more.
+        tail: exponent a of weights |x − μ|^(2a) of the rows that U starts from; above 0, rows far out weigh more.
 
     Example:
         >>> import torch
@@ -247,7 +247,7 @@ class OrthonormalEmbedding(Injection):
         shape = as_shape(shape)
         size = prod(shape)
         if not 1 <= features <= size:
-            raise ValueError(f"expected 1 ≤ D′ ≤ D; got D′ = {features} and D = {size}")
+            raise ValueError(f"expected a number of directions D′ from 1 to D; got D′ = {features} and D = {size}")
         if not (tail >= 0 and isfinite(tail)):
             raise ValueError(f"expected tail of at least 0; got {tail}")
         super().__init__((features,), shape)
@@ -313,7 +313,7 @@ class OrthonormalEmbedding(Injection):
 
 
 def tail_weights(offsets: Tensor, exponent: float) -> Tensor:
-    """|y|^(2a), (B,), of offsets y from a centre, (B, …): how much rows count where those far out are to count more."""
+    """|y|^(2a), (B,), of offsets y from a centre, (B, …): weights by which rows far out weigh more."""
     return offsets.flatten(1).square().sum(dim=1).pow(exponent)
 
 

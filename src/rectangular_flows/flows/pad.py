@@ -39,7 +39,7 @@ class Pad(Injection):
         shape = as_shape(shape)
         size = prod(shape)
         if not 1 <= features <= size:
-            raise ValueError(f"expected 1 ≤ d ≤ D; got d = {features} and D = {size}")
+            raise ValueError(f"expected a latent dimension d from 1 to D; got d = {features} and D = {size}")
         super().__init__((features,), shape)
         if order == "random":
             permutation = torch.randperm(size)

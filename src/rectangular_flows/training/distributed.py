@@ -1,4 +1,4 @@
-"""More than one process: each takes its share of every batch, gradients are averaged, process 0 speaks and writes.
+"""More than one process: each takes its share of every batch, gradients are averaged, process 0 reports and writes.
 
 Run a script that calls :func:`~rectangular_flows.fit` with ``torchrun --nproc-per-node=4 script.py``.
 """
@@ -32,7 +32,7 @@ class World:
 
     @property
     def first(self) -> bool:
-        """Whether this process speaks and writes."""
+        """Whether this process reports and writes."""
         return self.rank == 0
 
     def wrap(self, module: nn.Module) -> nn.Module:
@@ -43,11 +43,11 @@ class World:
         return nn.parallel.DistributedDataParallel(module, find_unused_parameters=True)
 
     def share(self, rows: Tensor) -> Tensor:
-        """This process's part of the indices of a batch; equal parts, the remainder going to the first ones."""
+        """This process's part of the indices of a batch: equal parts, the first ones taking the remainder."""
         return rows[self.rank :: self.size]
 
     def correction(self, rows: Tensor) -> float:
-        """What this process's mean counts in the average over processes, so that it is the mean over the batch."""
+        """The factor of this process's mean that makes the average over processes the mean over the batch."""
         return len(self.share(rows)) * self.size / len(rows)
 
     def synchronised(self, module: nn.Module, last: bool) -> Any:
@@ -74,7 +74,7 @@ class World:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Leave the group of processes in the end, if it was made here: all at once, and with nothing that still uses it."""
+        """Leave the group of processes at the end, if it was made here: all at once, when nothing uses it any more."""
         try:
             yield
             if self._started:

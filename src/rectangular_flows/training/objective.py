@@ -41,7 +41,7 @@ class Objective(nn.Module):
         volume_fraction: share of the rows whose volume is computed. The batch is in random order, so that its first rows
             are a random part of it and the estimate is unbiased.
         row_weights: of rows in the reconstruction error, from rows in the model's units; None for all alike. The error
-            that is told is without them.
+            reported is without them.
     """
 
     def __init__(

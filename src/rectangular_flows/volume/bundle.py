@@ -36,8 +36,7 @@ def core_and_tail(flow: HasLayers | Injection, z: Tensor) -> tuple[list[Injectio
     isometric altogether.
     """
     links = links_of(flow) if isinstance(flow, Injection) else flow.layers()
-    if links[0]._in_shape is not None:
-        check_shape(z, links[0].in_shape)
+    check_shape(z, links[0].in_shape)
     cut = len(links)
     while cut and links[cut - 1].isometric:
         cut -= 1

@@ -86,6 +86,6 @@ def conjugate_gradient(
         beta = torch.where(active, new_rho / rho, torch.zeros_like(rho)).unsqueeze(-1)
         q = torch.where(active.unsqueeze(-1), y + beta * q, q)
         rho = torch.where(active, new_rho, rho)
-    # the recursion may think better of itself than it is, in low precision: one more product tells the truth
+    # in low precision the residual of the recursion may be too small: one more product gives the true one
     true = torch.where(scale > 0, (rhs - product(u)).norm(dim=-1) / scale, torch.zeros_like(scale))
     return Solution(u, iterations, true, true <= 2 * tol)

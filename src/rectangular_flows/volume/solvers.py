@@ -40,7 +40,7 @@ class Solver(Protocol):
 
 @dataclass(frozen=True)
 class Direct:
-    """An explicit J from d tangents without a graph, factorised: best for small d, say up to some hundreds."""
+    """An explicit J from d tangents without a graph, factorised: best for small d, up to a few hundred."""
 
     def __call__(
         self, core: list[Injection], z: Tensor, x: Tensor, tangent_map: TangentMap, probes: Tensor

@@ -61,7 +61,9 @@ class Stochastic:
         if self.probes < 1:
             raise ValueError(f"expected probes ≥ 1; got {self.probes}")
         if self.distribution not in get_args(Distribution):
-            raise ValueError(f"expected distribution {', '.join(get_args(Distribution))}; got {self.distribution!r}")
+            raise ValueError(
+                f"expected a distribution among {', '.join(get_args(Distribution))}; got {self.distribution!r}"
+            )
         object.__setattr__(self, "solver", as_solver(self.solver, tol=tol, max_iter=max_iter))
 
     def __call__(self, flow: HasLayers | Injection, z: Tensor) -> tuple[Tensor, Tensor]:
