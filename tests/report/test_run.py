@@ -1,6 +1,7 @@
 """The page of a run: its cards are the numbers of the evaluation, its charts the history."""
 
 import json
+from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
@@ -27,7 +28,7 @@ def parts(page, title):
 def test_cards_are_the_numbers_of_the_evaluation(page):
     made = page()
     numbers = evaluate_run(SavedRun("table-run"))
-    assert json.loads(open("table-run/evaluation.json").read()) == pytest.approx(numbers)
+    assert json.loads(Path("table-run/evaluation.json").read_text()) == pytest.approx(numbers)
     cards, text = parts(made, "In short")
     shown = {card.label: (card.value, card.note) for card in cards.metrics}
     assert shown == {
@@ -96,14 +97,14 @@ def test_cards_of_a_known_truth_and_of_images():
 
 
 def test_too_few_rows_give_a_page_without_numbers(page):
-    config = open("table-run/config.toml").read().replace("test_fraction = 0.1", "test_fraction = 0.03")
-    with open("table-run/config.toml", "w") as file:
-        file.write(config.replace("[record]", "").partition("started")[0])
+    config = Path("table-run/config.toml")
+    text = config.read_text().replace("test_fraction = 0.1", "test_fraction = 0.03")
+    config.write_text(text.partition("[record]")[0])  # without the fingerprints of the other split
     (text,) = parts(page(), "In short")
     assert "No numbers: expected at least 10 test rows to evaluate on; got 3" in text.body
 
 
 def test_a_run_without_history_is_refused(page):
-    open("table-run/metrics.jsonl", "w").close()
+    Path("table-run/metrics.jsonl").write_text("")
     with pytest.raises(ValueError, match="table-run has no history yet"):
         page()
