@@ -3,7 +3,7 @@
 ``RNF_DATA=FOLDER python -m benchmarks.choose_outlier_score --out outlier-score.json`` trains on at most 2,000 rows of every
 table in FOLDER/tables, d about half of D, two seeds. A fifth of the rows is held out: one half calibrates the scores, the
 other half is judged against two kinds of outliers made from training rows: every column permuted independently, and noise of
-one standard deviation added to a fifth of the columns. Ten minutes on one core; finished fits are not repeated.
+one standard deviation added to a fifth of the columns. A quarter of an hour on one core; finished fits are not repeated.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +60,13 @@ def test_scores_of_a_run(here, run, data, expected):
     assert found.columns == expected.columns
     for i, name in enumerate(found.columns):
         np.testing.assert_allclose(found.values[:, i], expected.values[:, i], rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def test_a_model_is_loaded_in_a_process_that_has_used_no_other():
+    """Layers and densities are imported at first use."""
+    code = f"import rectangular_flows; print(rectangular_flows.load({str(FIXTURES / 'image-run')!r}).kind)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "image\n", done.stderr
 
 
 @pytest.mark.filterwarnings("default::rectangular_flows.data.tables.ByPositionWarning")  # it was fitted on an array

@@ -208,7 +208,7 @@ def score_file(run: SavedRun, source: str, *, drop_invalid: bool = False, coordi
         if table.kept is not None:  # which of the rows of the file these are
             columns["row"] = table.kept
             left_out = f"{table.dropped} of {table.dropped + len(rows)} rows have missing or infinite values"
-            notes.append(f"{left_out} and were left out; the column 'row' holds the numbers of the others, from 1")
+            notes.append(f"{left_out} and were left out; the column 'row' says which are left, from 1")
     found = score_rows(flow, rows, check=True)
     broken = int((~found.log_prob.isfinite()).sum())
     if broken:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import densities, flows
 from .._version import __version__
 from ..densities import mixture  # noqa: F401 - a description may name its class
 from ..flows.description import build, describe
@@ -66,6 +67,9 @@ def load_model(
     if flow is None:
         if description["model"] is None:
             raise ValueError(f"the model in {folder} has to be passed, load(…, flow=…): {description['undescribed']}")
+        for room in (flows, densities):  # which import their classes at first use; a description finds imported ones
+            for name in room.__all__:
+                getattr(room, name)
         flow = build(description["model"])
     if not isinstance(flow, RectangularFlow):
         raise ValueError(f"{folder / DESCRIPTION} describes a {type(flow).__name__}; expected a RectangularFlow")
