@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from rectangular_flows.evaluation.image_samples import RealImages, draw_bytes
 
 from rectangular_flows import load
 from rectangular_flows.cli import main
