@@ -10,9 +10,8 @@ import torch
 
 from rectangular_flows import load
 from rectangular_flows.cli import main
-from rectangular_flows.evaluation import image_samples
-from rectangular_flows.metrics.image_quality import ImageQuality
-from rectangular_flows.metrics.two_sample import Compared
+from rectangular_flows.evaluation import images as image_samples
+from rectangular_flows.metrics.image_quality import Compared, ImageQuality
 from rectangular_flows.paper.experiment import Cell, Group
 from rectangular_flows.paper.images import (
     HEADLINES,

@@ -1,19 +1,22 @@
 """``rnf reproduce ood`` on the runs of ``rnf reproduce images``."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
-from rectangular_flows.paper.ood_reproduction import PAIRS, judge, panels, table_rows
-from rectangular_flows.paper.ood_runs import SQUARE, Direction
+from rich.console import Console
 
 from rectangular_flows.cli import main
 from rectangular_flows.evaluation.ood import judge_run
 from rectangular_flows.metrics.out_of_distribution import Detection, auroc, stump_accuracy
-from rectangular_flows.paper import ood_runs
-from rectangular_flows.paper.ood_figure import draw_directions
+from rectangular_flows.paper import ood
+from rectangular_flows.paper.experiment import Cell, Group
+from rectangular_flows.paper.ood import PAIRS, SQUARE, Direction, OutOfDistribution, panels, table_rows
+from rectangular_flows.paper.options import Request
 from rectangular_flows.paper.square_flow import SquareScores
 from rectangular_flows.plots.detection import Histogram
+from rectangular_flows.runs.jobs import Job
 from rectangular_flows.runs.saved import SavedRun
 
 SCORES = (
@@ -31,8 +34,6 @@ def test_both_directions_with_the_runs_of_images(pictures, monkeypatch, capsys):
     assert "92%" in said
     assert said.count("reached") + said.count("missed") == 2 * 4
     folder = pictures.out / "ood"
-    assert (folder / "ood.png").stat().st_size > 10_000
-    assert (folder / "report.html").stat().st_size > 10_000
     found = json.loads((folder / "results.json").read_text())["directions"]
     sets = [(each["inside"], each["outside"], each["method"]) for each in found]
     assert sets == [(a, b, method) for a, b in PAIRS.items() for method in ("exact", SQUARE)]
@@ -42,17 +43,17 @@ def test_both_directions_with_the_runs_of_images(pictures, monkeypatch, capsys):
         expected, got = judged.scores[name].found, found[2]["scores"][name]
         assert got["auroc"] == pytest.approx(expected.auroc, abs=1e-9)
         assert got["accuracy"] == pytest.approx(expected.accuracy, abs=1e-9)
+    page = (folder / "report.html").read_text()
+    assert f"{found[0]['scores']['outlier_score']['auroc']:.4f}" in page
+    assert "Nalisnick" in page
     # a second time nothing is trained or judged
-    monkeypatch.setattr(ood_runs, "judge_run", lambda *_, **__: pytest.fail("judged again"))
-    monkeypatch.setattr(ood_runs, "log_likelihood_of_square_flow", lambda *_, **__: pytest.fail("trained again"))
+    monkeypatch.setattr(ood, "judge_run", lambda *_, **__: pytest.fail("judged again"))
+    monkeypatch.setattr(ood, "log_likelihood_of_square_flow", lambda *_, **__: pytest.fail("trained again"))
     assert main(command) == 0
     assert json.loads((folder / "results.json").read_text())["directions"] == found
 
 
 def test_the_square_flow_is_judged_by_its_likelihoods(pictures, monkeypatch):
-    from rectangular_flows.paper.image_runs import ImageRun
-    from rich.console import Console
-
     given = {}
 
     def likelihoods(flow, train, config, sets, **_):
@@ -61,9 +62,10 @@ def test_the_square_flow_is_judged_by_its_likelihoods(pictures, monkeypatch):
         given["inside_test"][3] = np.nan  # overflowed
         return {name: SquareScores(-values, values) for name, values in given.items()}
 
-    monkeypatch.setattr(ood_runs, "log_likelihood_of_square_flow", likelihoods)
-    run = ImageRun("mnist", "exact", 0, pictures.run(), 1.0)
-    found = ood_runs.judge_square(run, "fashion-mnist", 33, Console(quiet=True))
+    monkeypatch.setattr(ood, "log_likelihood_of_square_flow", likelihoods)
+    todo = OutOfDistribution(Request(pictures.out, tuple(PAIRS), more={"samples": 33}), Console(quiet=True))
+    todo.check()
+    found = todo.judge(Cell("mnist", SQUARE, 0, Job("", {}, pictures.run())), 1.0)
     given = {name: np.nan_to_num(values, nan=-np.inf) for name, values in given.items()}
     score = found.found["log_density_model"]
     assert score.auroc == auroc(given["inside_test"], given["outside_test"])
@@ -76,7 +78,6 @@ def test_the_square_flow_is_judged_by_its_likelihoods(pictures, monkeypatch):
         "nats, data units",
         "nats, model units",
     ]
-    assert found.method == SQUARE
 
 
 def test_both_sets_are_needed(here, tmp_path, monkeypatch, capsys):
@@ -84,7 +85,7 @@ def test_both_sets_are_needed(here, tmp_path, monkeypatch, capsys):
     (tmp_path / "data" / "mnist").symlink_to(here.data / "mnist")
     monkeypatch.setenv("RNF_DATA", str(tmp_path / "data"))
     assert main(["reproduce", "ood", "-o", str(tmp_path / "out")]) == 2
-    assert "mnist and fashion-mnist, to be at hand" in capsys.readouterr().err
+    assert "expected mnist and fashion-mnist to be at hand" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -94,51 +95,80 @@ def test_too_few_rows_are_told_before_anything_is_trained(here, tmp_path, capsys
     assert not (tmp_path / "out").exists()
 
 
-def direction(inside, accuracy, area, method="exact", seed=0, scores=SCORES):
-    found = Detection(area, 0.9, 0.04, accuracy)
-    values = np.linspace(0, 1, 30)
-    histogram = Histogram(values, values, values + 0.5, found)
-    names = {score: score.replace("_", " ") for score in scores}
-    both = dict.fromkeys(scores, found), dict.fromkeys(scores, histogram)
-    return Direction(inside, PAIRS[inside], method, seed, *both, names)
+def test_the_square_flow_is_a_contrast_to_the_first_run_of_each_set():
+    todo = OutOfDistribution(Request(Path("out"), tuple(PAIRS), ("exact", "two-step"), 2))
+    todo.check()
+    cells = todo.cells("mnist")
+    assert [(cell.method, cell.seed) for cell in cells] == [
+        ("exact", 0),
+        (SQUARE, 0),
+        ("exact", 1),
+        ("two-step", 0),
+        ("two-step", 1),
+    ]
+    assert cells[1].job is cells[0].job
+    assert cells[0].job.folder == Path("out/images/mnist/exact/seed-0")
+    alone = OutOfDistribution(Request(Path("out"), tuple(PAIRS), ("exact",), more={"no_square": True}))
+    alone.check()
+    assert [cell.method for cell in alone.cells("mnist")] == ["exact"]
+    assert "square" not in alone.meaning
 
 
-def test_verdicts_can_go_both_ways():
-    good = judge([direction("mnist", 0.981, 0.995), direction("fashion-mnist", 0.971, 0.995)])
+def group(inside, *found, method="exact", scores=SCORES):
+    """A group with accuracy and AUROC of each seed, the same for all scores."""
+    values, runs = np.linspace(0, 1, 30), []
+    for seed, (accuracy, area) in enumerate(found):
+        detection = Detection(area, 0.9, 0.04, accuracy)
+        histogram = Histogram(values + seed, values, values + 0.5, detection)
+        names = {score: score.replace("_", " ") for score in scores}
+        direction = Direction(dict.fromkeys(scores, detection), dict.fromkeys(scores, histogram), names)
+        runs.append((Cell(inside, method, seed, None), direction))
+    return Group(inside, method, runs=runs)
+
+
+def verdicts(*groups):
+    return OutOfDistribution(Request(Path("out"), tuple(PAIRS))).verdicts(groups)
+
+
+def test_verdicts_go_both_ways():
+    good = verdicts(group("mnist", (0.981, 0.995)), group("fashion-mnist", (0.971, 0.995)))
     assert [passed for _, passed in good] == [True] * 8
     assert "stump on log-density (model units) 97.10% ≥ 91%" in good[5][0]
-    bad = judge([direction("mnist", 0.919, 0.98), direction("fashion-mnist", 0.909, 0.98)])
+    bad = verdicts(group("mnist", (0.919, 0.98)), group("fashion-mnist", (0.909, 0.98)))
     assert [passed for _, passed in bad] == [False] * 8
-    close = judge([direction("mnist", 0.975, 0.995), direction("fashion-mnist", 0.965, 0.995)])
+    close = verdicts(group("mnist", (0.975, 0.995)), group("fashion-mnist", (0.965, 0.995)))
     assert [passed for _, passed in close] == [True, True, False, True] * 2
-    assert judge([direction("mnist", 0.9, 0.9, "two-step")]) == []
+    assert verdicts(group("mnist", (0.9, 0.9), method="two-step"), group("mnist", (0.9, 0.9), method=SQUARE)) == []
 
 
 def test_rows_of_the_table_are_means_over_seeds():
-    rows = table_rows([direction("mnist", 0.9, 0.5, "K = 1", 0), direction("mnist", 1.0, 0.75, "K = 1", 1)])
+    rows = table_rows([group("mnist", (0.9, 0.5), (1.0, 0.75), method="K = 1")])
     assert len(rows) == len(SCORES)
     assert rows[0] == ["mnist", "fashion-mnist", "K = 1", "log density", "97%", "95.0%", "0.6250", "4.0%"]
     assert [row[4] for row in rows] == ["97%", "97%", "", "", "", "", ""]
-    both = table_rows([direction("mnist", 0.9, 0.5), direction("mnist", 0.9, 0.5, "two-step")])
+    both = table_rows([group("mnist", (0.9, 0.5)), group("mnist", (0.9, 0.5), method="two-step")])
     assert [row[2] for row in both if row[3] == "pca"] == ["no flow"]  # knows nothing of the method
     assert len(both) == 2 * len(SCORES) - 1
+    failed = table_rows([Group("mnist", "exact", failed=1)])
+    assert failed == [["mnist", "fashion-mnist", "exact", "", "", "failed"]]
 
 
-def test_the_figure_has_a_row_for_each_direction():
-    found = [
-        direction("mnist", 0.9, 0.8),
-        direction("mnist", 0.9, 0.8, SQUARE, scores=("log_density", "log_density_model")),
-        direction("mnist", 0.9, 0.8, "two-step"),
-        direction("mnist", 0.9, 0.8, seed=1),
-        direction("fashion-mnist", 0.9, 0.8),
+def test_the_figure_shows_the_first_method_and_the_square_flow():
+    rows = panels(
+        [
+            group("mnist", (0.9, 0.8), (0.1, 0.2)),
+            group("mnist", (0.5, 0.3), method=SQUARE, scores=("log_density", "log_density_model")),
+            group("mnist", (0.7, 0.7), method="two-step"),
+            group("fashion-mnist", (0.6, 0.6)),
+        ]
+    )
+    assert list(rows) == [f"Trained on {a} (inside), against {b} (outside)" for a, b in PAIRS.items()]
+    first, second = rows.values()
+    assert list(first) == [
+        "log density",
+        "log density model",
+        "reconstruction error model",
+        "square flow: log density",
     ]
-    rows = panels(found, "exact")
-    assert [len(panel) for panel in rows.values()] == [4, 3]
-    assert list(next(iter(rows.values())))[3] == "square flow: log density"
-    figure = draw_directions(rows)
-    parts = figure.subfigs
-    assert [part.get_suptitle() for part in parts] == list(rows)
-    shown = [[axis for axis in part.axes if axis.get_visible()] for part in parts]
-    assert [len(axes) for axes in shown] == [4, 3]
-    texts = {text.get_text() for text in shown[0][0].texts}
-    assert "AUROC 0.800 · stump 90.0%" in texts
+    assert [histogram.found.auroc for histogram in first.values()] == [0.8, 0.8, 0.8, 0.3]
+    assert [histogram.found.auroc for histogram in second.values()] == [0.6] * 3

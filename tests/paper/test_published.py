@@ -1,12 +1,8 @@
 """The algorithm that the benchmark compares with is right, so that the comparison is fair."""
 
-import json
-
-import pytest
 import torch
 
 from rectangular_flows import RectangularFlow, flows
-from rectangular_flows.paper import bench
 from rectangular_flows.paper.published import published_exact, published_stochastic
 from rectangular_flows.volume import Exact
 from tests.conftest import shaken
@@ -39,16 +35,3 @@ def test_published_stochastic_is_unbiased():
     error = draws.std(dim=0) / 10
     moving = error > 1e-9 * error.max()
     assert 0.5 <= float(((draws.mean(0) - exact) / error)[moving].square().mean()) <= 1.5
-
-
-def test_bench_runs_and_writes(tmp_path, capsys):
-    rows = bench.bench_volume(["circle"], repeats=1, memory=False, output=tmp_path / "bench.json")
-    assert [row.method for row in rows] == ["exact", "K = 1", "K = 10"]
-    assert all(row.ours_seconds > 0 and row.published_seconds > 0 for row in rows)
-    assert json.loads((tmp_path / "bench.json").read_text())["rows"][0]["case"] == "circle"
-    assert "circle" in capsys.readouterr().out
-
-
-def test_bench_mistakes_are_told():
-    with pytest.raises(ValueError, match="got imagenet"):
-        bench.bench_volume(["imagenet"])

@@ -19,10 +19,6 @@ class Interrupted(KeyboardInterrupt):
         super().__init__(message)
         self.exit_code = 128 + number
 
-    def __reduce__(self) -> tuple[type[Interrupted], tuple[str, int]]:
-        """For passing from the process of a run to the one that waits for it."""
-        return type(self), (str(self), self.exit_code - 128)
-
 
 class GivenUp(BaseException):
     """Raised by a signal inside :meth:`StopSignals.giving_up`."""

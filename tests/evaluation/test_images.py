@@ -1,13 +1,14 @@
 """Samples of a run on images beside real images: what is compared with what, and ``rnf evaluate``."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from rectangular_flows.evaluation.image_samples import RealImages, draw_bytes, real_images
 
 from rectangular_flows import load
 from rectangular_flows.cli import main
+from rectangular_flows.evaluation.images import RealImages, draw_bytes
 from rectangular_flows.runs.prepared import prepare
 from rectangular_flows.settings import FitSettings, read_preset
 from tests.pictures import SMALL, TRAIN, frechet, images, pooled
@@ -57,7 +58,7 @@ def test_the_floor_has_no_test_images_where_the_file_sets_none_apart(tmp_path):
     marked[:, 0, 0] = np.arange(100)
     np.save(tmp_path / "marked.npy", marked)
     settings = FitSettings.from_flat({**read_preset("image-fast"), **SMALL, "data": str(tmp_path / "marked.npy")})
-    real = real_images(settings, prepare(settings.data, 4, 0))
+    real = RealImages.of(SimpleNamespace(settings=settings, data=prepare(settings.data, 4, 0)))
     numbers_of = [set(part[:, 0, 0, 0].tolist()) for part in (real.test, real.train)]
     assert [len(part) for part in numbers_of] == [10, 80]
     assert not numbers_of[0] & numbers_of[1]
