@@ -69,14 +69,14 @@ def test_a_flat_mapping_makes_a_tree_and_comes_back():
 
 
 def test_what_is_said_of_settings():
-    found = {setting.name: setting for setting in TABLE.settings()}
+    found = TABLE.settings()
     assert list(found) == ["outer", "inner", "depth", "shared", "size", "extra"]
     assert found["depth"].help == "how deep, in metres."
-    assert found["depth"].scope == "inner = b"
+    assert TABLE.scope("depth") == "inner = b"
     assert found["inner"].hint == Literal["a", "b"]
     assert found["outer"].default == "one"
-    assert found["extra"].scope == "a run with size"
-    assert found["size"].scope == ""
+    assert TABLE.scope("extra") == "a run with size"
+    assert TABLE.scope("size") == ""
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,11 @@ from __future__ import annotations
 import inspect
 import re
 import tomllib
-import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from functools import cache, partial
+from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple
 
 from .spelling import nearest
@@ -106,21 +106,34 @@ def choice(
 
 
 class Setting(NamedTuple):
-    """One setting: its name, type and default, the class it is part of, what it means, and what it is for."""
+    """A setting in one of its places: the class that lists it, the one that has the field, and when it applies."""
 
-    name: str
-    hint: Any
-    default: Any
-    root: type
-    help: str
-    scope: str
-
-
-class _Place(NamedTuple):
     root: type
     owner: type
     field: Field[Any]
     condition: Condition | None
+
+    @property
+    def hint(self) -> Any:
+        """Its type."""
+        kinds, names = self.field.metadata.get("kinds"), self.field.metadata.get("names")
+        if kinds or names:
+            return Literal[tuple(kinds() if kinds else names)]
+        return _hints(self.owner)[self.field.name]
+
+    @property
+    def default(self) -> Any:
+        """Its default; of a choice the name."""
+        return self.field.metadata.get("default", self.field.default)
+
+    @property
+    def help(self) -> str:
+        """What the docstring of its class, or of a base of it, says about it."""
+        for cls in self.owner.__mro__:
+            found = re.search(rf"^    {self.field.name}: (.*(?:\n {{8}}.*)*)", inspect.getdoc(cls) or "", re.M)
+            if found:
+                return " ".join(found[1].split())
+        return ""
 
 
 class Table:
@@ -131,18 +144,19 @@ class Table:
     """
 
     def __init__(self, *roots: type):
-        self._places: dict[str, list[_Place]] = {}
+        self._places: dict[str, list[Setting]] = {}
         for root in roots:
-            for place in _places(root, root, None):
-                self._places.setdefault(place.field.name, []).append(place)
+            for setting in _settings(root, root, None):
+                self._places.setdefault(setting.field.name, []).append(setting)
 
-    def settings(self) -> Iterator[Setting]:
-        """What there is to say about each."""
-        for name, places in self._places.items():
-            conditions = [place.condition for place in places if place.condition]
-            scope = _words(conditions) if len(conditions) == len(places) else ""
-            root, owner, field_, _ = places[0]
-            yield Setting(name, _hint(places[0]), _default(field_), root, _help(owner, name), scope)
+    def settings(self) -> dict[str, Setting]:
+        """By name; of several places the first."""
+        return {name: places[0] for name, places in self._places.items()}
+
+    def scope(self, name: str) -> str:
+        """What a setting is for; empty where it is for all."""
+        conditions = [place.condition for place in self._places[name]]
+        return "" if None in conditions else _words(filter(None, conditions))
 
     def sift(self, given: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The values that apply, each converted to its type.
@@ -165,7 +179,7 @@ class Table:
 
     def convert(self, name: str, value: Any) -> Any:
         """The value as the setting has it; see :func:`convert`."""
-        return convert(name, value, _hint(self._places[name][0]))
+        return convert(name, value, self._places[name][0].hint)
 
     def applies(self, name: str, values: Mapping[str, Any]) -> bool:
         """Whether a setting applies beside these values; what is not among them has its default."""
@@ -177,7 +191,7 @@ class Table:
         Raises:
             ValueError: it does not apply; the message says what it is for.
         """
-        off = _default(self._places[name][0].field) == 0 == values[name] or values[name] in (None, False)
+        off = values[name] in (None, False) or self._places[name][0].default == 0 == values[name]
         if not (off or self.applies(name, values)):
             text, has, flags = self._why_not(name, values)
             advice = f", or add {' '.join(flags)}" if flags else ""
@@ -205,7 +219,7 @@ class Table:
         if name not in self._places:
             return None
         given = name in values and self.applies(name, values)
-        return values[name] if given else _default(self._places[name][0].field)
+        return values[name] if given else self._places[name][0].default
 
 
 def make(cls: type[Any], values: Mapping[str, Any]) -> Any:
@@ -233,11 +247,11 @@ def flat(settings: Any) -> dict[str, Any]:
     return values
 
 
-def _places(root: type, owner: type, condition: Condition | None) -> Iterator[_Place]:
+def _settings(root: type, owner: type, condition: Condition | None) -> Iterator[Setting]:
     for f in fields(owner):
-        yield _Place(root, owner, f, f.metadata.get("condition") or condition)
-        for name, kind in f.metadata["kinds"]().items() if "kinds" in f.metadata else ():
-            yield from _places(root, kind, when(f.name, name))
+        yield Setting(root, owner, f, f.metadata.get("condition") or condition)
+        for name, kind in f.metadata.get("kinds", dict)().items():
+            yield from _settings(root, kind, when(f.name, name))
 
 
 def _words(conditions: Iterable[Condition]) -> str:
@@ -247,31 +261,10 @@ def _words(conditions: Iterable[Condition]) -> str:
     return ", or ".join(start + " or ".join(", ".join(values).rsplit(", ", 1)) for start, values in found.items())
 
 
-def _default(f: Field[Any]) -> Any:
-    return f.metadata["default"] if "kinds" in f.metadata else None if f.default is MISSING else f.default
-
-
-def _hint(place: _Place) -> Any:
-    if "kinds" in place.field.metadata:
-        return Literal[tuple(place.field.metadata["kinds"]())]
-    if "names" in place.field.metadata:
-        return Literal[tuple(place.field.metadata["names"])]
-    return _hints(place.owner)[place.field.name]
-
-
 @cache
 def _hints(owner: type) -> dict[str, Any]:
     # the classes of volumes, which would import torch, are those of a choice
     return typing.get_type_hints(owner, localns={"Exact": Any, "Stochastic": Any})
-
-
-def _help(owner: type, name: str) -> str:
-    """What the docstring of a class, or of one of its bases, says about an argument."""
-    for cls in owner.__mro__:
-        found = re.search(rf"^    {name}: (.*(?:\n {{8}}.*)*)", inspect.getdoc(cls) or "", re.M)
-        if found:
-            return " ".join(found[1].split())
-    return ""
 
 
 # --- values
@@ -287,7 +280,7 @@ def convert(name: str, value: Any, hint: Any) -> Any:
         >>> convert("hidden", "64,64", tuple[int, ...]), convert("clip", "none", float | None), convert("probes", 3, int)
         ((64, 64), None, 3)
     """
-    for option in sorted(_options(hint), key=lambda option: option is not types.NoneType):
+    for option in sorted(_options(hint), key=lambda option: option is not NoneType):
         try:
             return _as(value, option)
         except (TypeError, ValueError):
@@ -297,7 +290,7 @@ def convert(name: str, value: Any, hint: Any) -> Any:
 
 def _as(value: Any, hint: Any) -> Any:
     arguments = typing.get_args(hint)
-    if hint is types.NoneType and (value is None or value == "none"):
+    if hint is NoneType and value in (None, "none"):
         return None
     if typing.get_origin(hint) is Literal and value in arguments:
         return value
@@ -307,12 +300,10 @@ def _as(value: Any, hint: Any) -> Any:
         items = tuple(_as(item.strip() if isinstance(item, str) else item, arguments[0]) for item in value)
         if arguments[1] is Ellipsis or len(items) == len(arguments):
             return items
-    if (
-        hint in (int, float)
-        and not isinstance(value, bool)
-        and (hint is float or isinstance(value, str) or int(value) == value)
-    ):
-        return hint(value)
+    if hint in (int, float) and not isinstance(value, bool):
+        number = hint(value)
+        if isinstance(value, str) or hint is float or number == value:
+            return number
     if hint in (bool, str) and isinstance(value, hint):
         return value
     raise TypeError
@@ -320,35 +311,31 @@ def _as(value: Any, hint: Any) -> Any:
 
 def choices_of(hint: Any) -> tuple[str, ...]:
     """The values that a setting may have, "none" among them where it may be none, if all have names."""
-    options = _options(hint)
-    names = [name for option in options if typing.get_origin(option) is Literal for name in typing.get_args(option)]
-    if not names or not all(option is types.NoneType or typing.get_origin(option) is Literal for option in options):
-        return ()
-    return (*names, *(["none"] if types.NoneType in options else []))
+    plain, names = _read(hint)
+    return () if plain else tuple(names)
 
 
 def metavar_of(hint: Any) -> str:
     """What stands for a value in ``--help``."""
-    return next(short for option, (short, _) in _SHORT.items() if option in _options(hint))
+    return _PLAIN[_read(hint)[0][0]][0]
 
 
 def _expected(hint: Any) -> str:
-    if choices_of(hint):
-        return f"one of {', '.join(choices_of(hint))}"
-    words = [_SHORT[option][1] for option in _SHORT if option in _options(hint)]
-    words += [name for option in _options(hint) for name in typing.get_args(option) if isinstance(name, str)]
-    return " or ".join([*words, *(["none"] if types.NoneType in _options(hint) else [])])
+    plain, names = _read(hint)
+    return " or ".join([*(_PLAIN[kind][1] for kind in plain), *names]) if plain else f"one of {', '.join(names)}"
+
+
+def _read(hint: Any) -> tuple[list[Any], list[str]]:
+    """The plain types of a hint, and the values that have names."""
+    names = [name for option in _options(hint) if option not in _PLAIN for name in typing.get_args(option)]
+    return [option for option in _options(hint) if option in _PLAIN], names + ["none"] * (NoneType in _options(hint))
 
 
 def _options(hint: Any) -> tuple[Any, ...]:
-    return (
-        typing.get_args(hint)
-        if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
-        else (hint,)
-    )
+    return typing.get_args(hint) if typing.get_origin(hint) in (UnionType, typing.Union) else (hint,)
 
 
-_SHORT: dict[Any, tuple[str, str]] = {
+_PLAIN: dict[Any, tuple[str, str]] = {
     int: ("N", "a whole number"),
     float: ("X", "a number"),
     bool: ("", "true or false"),

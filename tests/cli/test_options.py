@@ -9,7 +9,7 @@ import pytest
 from rectangular_flows.cli import command_line
 from rectangular_flows.cli.options import refuse_changes, settings_in
 from rectangular_flows.densities import LATENTS
-from rectangular_flows.settings import FitSettings, all_settings, preset_files, read_preset
+from rectangular_flows.settings import FitSettings, help_of, preset_files, read_preset, settings_table
 from rectangular_flows.volume import Exact, Stochastic
 from tests.cli.command import complaint, run
 
@@ -24,9 +24,9 @@ def settings(*words):
 
 def test_help_has_every_setting_with_what_it_is_for():
     text = " ".join(run("fit", "--help").stdout.split())
-    for setting in all_settings().values():
-        assert setting.help, setting.name
-        assert setting.name == "data" or re.search(rf"--{setting.name.replace('_', '-')}[ ,]", text), setting.name
+    for name, setting in settings_table().settings().items():
+        assert help_of(setting), name
+        assert name == "data" or re.search(rf"--{name.replace('_', '-')}[ ,]", text), name
     assert "--latent-activation {silu,tanh,relu,none}" in text
     assert "random tangents for each row (for volume = stochastic; default: 1)" in text
     assert "of each coupling (for ambient = realnvp or principal; default: 64,64)" in text

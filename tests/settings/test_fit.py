@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from rectangular_flows.densities import LATENTS
-from rectangular_flows.settings import FitSettings, all_settings, preset_files, read_preset
+from rectangular_flows.settings import FitSettings, preset_files, read_preset, settings_table
 from rectangular_flows.volume import Exact, Stochastic
 
 # of every setting that is not for all runs: a run that it is not for, a value, and what the message says
@@ -109,7 +109,8 @@ REFUSED = {
 
 
 def test_every_setting_that_is_not_for_all_runs_is_among_them():
-    assert set(REFUSED) == {setting.name for setting in all_settings().values() if setting.scope}
+    table = settings_table()
+    assert set(REFUSED) == {name for name in table.settings() if table.scope(name)}
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -10,11 +10,12 @@ from ..settings import (
     DEFAULT_PRESET,
     PRESET_FOLDERS,
     FitSettings,
-    all_settings,
+    help_of,
     preset_files,
     preset_summary,
     read_preset,
     read_toml,
+    settings_table,
 )
 
 _RUN = ("out", "overwrite", "preset", "config")
@@ -25,7 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Data, the run, and a flag for every setting."""
     parser.usage = "rnf fit DATA --latent-dim D [--out RUN] [options]\n       rnf fit --resume RUN"
     parser.epilog = "Every setting can also stand in a TOML file under the same name, with _ for -: see --config."
-    settings, usual = all_settings(), read_preset(DEFAULT_PRESET)
+    table, usual = settings_table(), read_preset(DEFAULT_PRESET)
+    settings = table.settings()
     parser.add_argument("data", nargs="?", metavar="DATA", help=settings.pop("data").help, default=argparse.SUPPRESS)
     run = parser.add_argument_group("run")
     run.add_argument("-o", "--out", metavar="RUN", help="folder for the run (default: runs/NAME)")
@@ -39,14 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("-q", "--quiet", action="store_true", help="show nothing but errors")
     run.add_argument("--tensorboard", action="store_true", help="also write TensorBoard files to RUN/tensorboard")
     groups: dict[type, Any] = {}
-    for setting in settings.values():
+    for name, setting in settings.items():
         if setting.root not in groups:
             title = setting.root.__name__.removesuffix("Settings").removesuffix("Config").lower()
             groups[setting.root] = parser.add_argument_group(title)
-        flag, default = f"--{setting.name.replace('_', '-')}", usual.get(setting.name, setting.default)
-        shown = ",".join(map(str, default)) if isinstance(default, list | tuple) else default
-        notes = [f"for {setting.scope}"] if setting.scope else []
-        text = f"{setting.help.rstrip('.')} ({'; '.join([*notes, f'default: {shown}'.lower()])})".replace("%", "%%")
+        default, scope = usual.get(name, setting.default), table.scope(name)
+        shown = ",".join(map(str, default)) if isinstance(default, list | tuple) else str(default).lower()
+        notes = f"for {scope}; default: {shown}" if scope else f"default: {shown}"
+        text = f"{help_of(setting).rstrip('.')} ({notes})".replace("%", "%%")
         options: dict[str, Any] = {"default": argparse.SUPPRESS, "help": text}
         if setting.hint is bool:
             options["action"] = argparse.BooleanOptionalAction
@@ -54,12 +56,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             options["choices"] = choices_of(setting.hint)
         else:
             options["metavar"] = metavar_of(setting.hint)
-        groups[setting.root].add_argument(flag, **options)
+        groups[setting.root].add_argument(f"--{name.replace('_', '-')}", **options)
 
 
 def flags_in(arguments: argparse.Namespace) -> dict[str, Any]:
     """The settings that were given on the command line."""
-    return {name: value for name, value in vars(arguments).items() if name in all_settings()}
+    known = settings_table().settings()
+    return {name: value for name, value in vars(arguments).items() if name in known}
 
 
 def settings_in(arguments: argparse.Namespace) -> FitSettings:

@@ -5,7 +5,7 @@ Imports no torch: ``rnf fit --help`` lists them all, with what the docstrings he
 """
 
 from .data import DataSettings
-from .fit import FitSettings, all_settings
+from .fit import FitSettings, help_of, settings_table
 from .model import ModelSettings
 from .presets import DEFAULT_PRESET, PRESET_FOLDERS, preset_files, preset_summary, read_preset, read_toml
 
@@ -15,9 +15,10 @@ __all__ = [
     "DataSettings",
     "FitSettings",
     "ModelSettings",
-    "all_settings",
+    "help_of",
     "preset_files",
     "preset_summary",
     "read_preset",
     "read_toml",
+    "settings_table",
 ]

@@ -48,17 +48,20 @@ class FitSettings:
             Traceback (most recent call last):
             ValueError: bound is for scale = tanh; this run has scale = exp. Leave it out, or add --scale tanh
         """
-        sifted = Table(*_ROOTS.values()).sift(values, base)
+        sifted = settings_table().sift(values, base)
         return cls(**{name: make(root, sifted) for name, root in _ROOTS.items()})
 
     def flat(self) -> dict[str, Any]:
         """The settings that apply, by name: the inverse of :meth:`from_flat`."""
-        return Table(*_ROOTS.values()).sift({}, {**flat(self.data), **flat(self.model), **flat(self.training)})
+        return settings_table().sift({}, {**flat(self.data), **flat(self.model), **flat(self.training)})
 
 
-def all_settings() -> dict[str, Setting]:
-    """Every setting of every kind, by name."""
-    found = {setting.name: setting for setting in Table(*_ROOTS.values()).settings()}
+def settings_table() -> Table:
+    """Every setting of every kind; made anew, since kinds of latent densities may have been added."""
+    return Table(*_ROOTS.values())
+
+
+def help_of(setting: Setting) -> str:
+    """What a setting means."""
     latents = "; ".join(f'"{kind.name}", {kind.help}' for kind in LATENTS.values())
-    found["latent"] = found["latent"]._replace(help=found["latent"].help.format(latents=latents))
-    return found
+    return setting.help.replace("{latents}", latents)

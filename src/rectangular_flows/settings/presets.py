@@ -12,7 +12,7 @@ from typing import Any
 
 from ..kinds import choices_of
 from ..spelling import nearest
-from .fit import all_settings
+from .fit import settings_table
 
 DEFAULT_PRESET = "table"
 """The preset of ``rnf fit`` and of the estimator where none is named."""
@@ -37,7 +37,7 @@ def read_preset(name: str) -> dict[str, Any]:
     Raises:
         ValueError: there is no such preset.
     """
-    files, known = preset_files(), all_settings()
+    files, known = preset_files(), settings_table().settings()
     if name not in files:
         raise ValueError(f"no preset {name!r}.{nearest(name, files)} 'rnf fit --list-presets' lists them")
     values = tomllib.loads(files[name].read_text(encoding="utf-8"))
