@@ -118,7 +118,7 @@ class Setting(NamedTuple):
         """Its type."""
         kinds, names = self.field.metadata.get("kinds"), self.field.metadata.get("names")
         if kinds or names:
-            return Literal[tuple(kinds() if kinds else names)]
+            return Literal[tuple(kinds() if kinds else names or ())]
         return _hints(self.owner)[self.field.name]
 
     @property
