@@ -9,6 +9,7 @@ from rich.console import Console
 
 import rectangular_flows as rnf
 from rectangular_flows.densities import LATENTS, Density, LatentKind, register_latent
+from rectangular_flows.evaluation.scores import SCORES, Score, register_score
 from rectangular_flows.runs.launch import run_settings
 from rectangular_flows.settings import FitSettings
 from tests.cli.command import complaint, run
@@ -102,3 +103,24 @@ def test_the_estimator(rows):
 def test_a_name_is_taken_once():
     with pytest.raises(ValueError, match="'laplace' is taken"):
         register_latent(LATENTS["laplace"])
+
+
+@pytest.fixture
+def _score():
+    score = Score("radius", "distance from the origin", "latent units", False, lambda s, _: s.z.norm(dim=1))
+    register_score(score)
+    yield
+    del SCORES["radius"]
+
+
+@pytest.mark.usefixtures("_score")
+def test_a_score_of_their_own_beside_their_density(rows, tmp_path):
+    np.save(tmp_path / "rows.npy", rows)
+    settings = FitSettings.from_flat({**SMALL, "data": str(tmp_path / "rows.npy")})
+    run_settings(settings, tmp_path / "run", console=Console(quiet=True), quiet=True)
+    done = run("score", tmp_path / "run", tmp_path / "rows.npy", "-o", tmp_path / "scores.csv", "--coordinates")
+    assert done.returncode == 0, done.stderr
+    table = np.genfromtxt(tmp_path / "scores.csv", delimiter=",", names=True)
+    np.testing.assert_allclose(table["radius"], np.hypot(table["z1"], table["z2"]), rtol=1e-5)
+    found = SCORES["radius"](rnf.load(tmp_path / "run").score(torch.from_numpy(rows).float()))
+    np.testing.assert_allclose(table["radius"], found, rtol=1e-5)
