@@ -16,6 +16,3 @@ def nearest(word: str, known: Iterable[str]) -> str:
     lowered = {option.lower(): option for option in reversed(list(known))}
     match = difflib.get_close_matches(word.lower(), list(lowered), n=1)
     return f" Did you mean '{lowered[match[0]]}'?" if match else ""
-
-
-__all__ = ["nearest"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..settings import FitSettings, read_preset
-from .options import add_arguments, refuse_changes, settings_in
+from .options import refuse_changes, settings_in
 
 if TYPE_CHECKING:
     from ..training import Run
@@ -77,6 +77,3 @@ def _name(preset: str | None, settings: FitSettings) -> str:
         return f"{source}-d{settings.model.latent_dim}"
     own = read_preset(preset).get("data")  # a preset of one data set has its name already
     return preset if own == settings.data.data else f"{source}-{preset}"
-
-
-__all__ = ["add_arguments", "run"]

@@ -42,6 +42,3 @@ def _results(path: Path, model: str) -> dict[str, Any]:
         return {}
     results = stored.get("results")
     return results if isinstance(results, dict) else {}
-
-
-__all__ = ["kept"]

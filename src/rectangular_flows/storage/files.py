@@ -84,7 +84,7 @@ def save_figure(path: Path, figure: Any, dpi: int = 150) -> None:
 
 
 def fingerprint(rows: Any) -> str:
-    """SHA-256 of dtype, shape and values of rows: tells whether a run goes on with the data it began with."""
+    """SHA-256 of dtype, shape and values of rows: shows whether a run resumes with the data it began with."""
     digest = hashlib.sha256(f"{str(rows.dtype).removeprefix('torch.')} {tuple(rows.shape)}".encode())
     step = max(1, _CHUNK_BYTES // (prod(rows.shape[1:]) * rows.dtype.itemsize))
     for i in range(0, len(rows), step):
