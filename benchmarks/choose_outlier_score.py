@@ -21,7 +21,7 @@ from rectangular_flows import RectangularFlowEstimator
 from rectangular_flows.data.download import data_root
 from rectangular_flows.data.tables import read_table
 from rectangular_flows.manifold import Scores
-from rectangular_flows.metrics.out_of_distribution import CombinedScore, auroc
+from rectangular_flows.metrics.out_of_distribution import CombinedScore, detect
 from rectangular_flows.storage.files import write_atomically
 
 Array = NDArray[Any]
@@ -83,7 +83,7 @@ def judge(path: Path, seed: int) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     for kind in KINDS:
         outside = candidates(usual, score(outliers(some, kind, seed)), codimension)
-        found[kind] = {name: auroc(inside[name], outside[name]) for name in CANDIDATES}
+        found[kind] = {name: detect(inside[name], outside[name]).auroc for name in CANDIDATES}
     return found
 
 

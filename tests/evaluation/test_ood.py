@@ -11,7 +11,7 @@ import torch
 from rectangular_flows.cli import main
 from rectangular_flows.data.rows import take
 from rectangular_flows.evaluation.ood import judge_run
-from rectangular_flows.metrics.out_of_distribution import auroc, stump_accuracy
+from rectangular_flows.metrics.out_of_distribution import detect, stump_accuracy
 from rectangular_flows.runs.saved import SavedRun
 
 SAMPLES = Path(__file__).parents[1] / "data" / "samples"
@@ -139,7 +139,7 @@ def test_figures_are_those_of_the_scores(table):
     score = judged.scores["reconstruction_error_model"]
     outside = np.loadtxt(other, delimiter=",", skiprows=1)
     np.testing.assert_allclose(np.sort(score.test), np.sort(error(data.test)), rtol=1e-3, atol=1e-7)
-    assert score.found.auroc == pytest.approx(auroc(-error(data.test), -error(outside)), abs=1e-3)
+    assert score.found.auroc == pytest.approx(detect(-error(data.test), -error(outside)).auroc, abs=1e-3)
     held_out = np.sort(error(data.validation))
     assert score.threshold == pytest.approx(held_out[-3], rel=1e-3)  # 5 % of 60 rows lie above it at the most
     assert score.inside_kept == np.mean(score.test <= score.threshold)

@@ -121,13 +121,17 @@ def slow_precision_recall(real, generated, k):
 
 @settings(max_examples=30, deadline=None)
 @given(
-    st.integers(0, 2**32 - 1), st.integers(1, 4), st.integers(1, 4), st.floats(0.2, 3), st.sampled_from([3, 7, 2048])
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 4),
+    st.integers(1, 4),
+    st.floats(0.2, 3),
+    st.sampled_from([0.0003, 0.001, 64]),
 )
 def test_precision_and_recall_by_definition(seed, k, columns, scale, block):
     random = np.random.default_rng(seed)
     real, generated = random.standard_normal((17, columns)) + 100, random.standard_normal((12, columns)) * scale + 100.5
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(image_quality, "_ROWS", block)
+        patch.setattr(image_quality, "_MEGABYTES", block)
         found = precision_recall(real, generated, k=k)
     assert found == pytest.approx(slow_precision_recall(real, generated, k))
 

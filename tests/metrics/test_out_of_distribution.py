@@ -3,17 +3,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import average_precision_score, roc_auc_score
 from sklearn.tree import DecisionTreeClassifier
 
 from rectangular_flows.metrics import out_of_distribution
 from rectangular_flows.metrics.out_of_distribution import (
     CombinedScore,
     Detection,
-    aupr,
-    auroc,
     detect,
-    fpr_at_recall,
     stump_accuracy,
 )
 
@@ -21,46 +17,38 @@ TIED = st.lists(st.integers(-4, 4), min_size=1, max_size=12)
 SCORES = st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=12)
 
 
-def labelled(inside, outside):
-    return np.repeat([1, 0], [len(inside), len(outside)]), np.concatenate([inside, outside])
-
-
 @settings(max_examples=50, deadline=None)
 @given(st.one_of(TIED, SCORES), st.one_of(TIED, SCORES))
-def test_auroc_and_aupr_against_brute_force(inside, outside):
-    pairs = [(a > b) + (a == b) / 2 for a in inside for b in outside]
-    assert auroc(inside, outside) == pytest.approx(np.mean(pairs), abs=1e-14)
-    assert auroc(inside, outside) == pytest.approx(roc_auc_score(*labelled(inside, outside)), abs=1e-12)
-    assert auroc(outside, inside) == pytest.approx(1 - auroc(inside, outside), abs=1e-14)
-    assert aupr(inside, outside) == pytest.approx(average_precision_score(*labelled(inside, outside)), abs=1e-12)
-
-
-@settings(max_examples=100, deadline=None)
-@given(TIED, TIED, st.floats(0.01, 1))
-def test_fpr_against_brute_force(inside, outside, recall):
-    a, b = np.array(inside), np.array(outside)
-    threshold = max(t for t in inside if np.mean(a >= t) >= recall - 1e-9)
-    assert fpr_at_recall(inside, outside, recall) == np.mean(b >= threshold)
+def test_measures_against_brute_force(inside, outside):
+    found, a, b = detect(inside, outside), np.array(inside, dtype=float), np.array(outside, dtype=float)
+    assert found.auroc == pytest.approx(np.mean([(x > y) + (x == y) / 2 for x in a for y in b]), abs=1e-12)
+    precision = 0.0
+    for threshold, count in zip(*np.unique(a, return_counts=True), strict=True):
+        true, false = np.sum(a >= threshold), np.sum(b >= threshold)
+        precision += count / len(a) * true / (true + false)
+    assert found.aupr == pytest.approx(precision, abs=1e-12)
+    threshold = max(t for t in a if np.mean(a >= t) >= 0.95 - 1e-9)
+    assert found.fpr95 == pytest.approx(np.mean(b >= threshold), abs=1e-12)
+    assert detect(outside, inside).auroc == pytest.approx(1 - found.auroc, abs=1e-12)
+    assert found.accuracy is None
 
 
 def test_95_percent_of_twenty_is_nineteen():
-    assert fpr_at_recall(np.arange(20.0), [0.5, 1.0, -1.0, 5.0]) == 0.5
-    assert fpr_at_recall(np.arange(20.0), [0.5, 1.0, -1.0, 5.0], recall=1.0) == 0.75
+    assert detect(np.arange(20.0), [0.5, 1.0, -1.0, 5.0]).fpr95 == 0.5
 
 
 def test_constants_and_infinities():
     same = np.zeros(7)
     assert detect(same, same) == Detection(0.5, 0.5, 1.0, None)
-    assert auroc([0.0, np.inf], [-np.inf, -np.inf]) == 1.0
-    assert auroc([-np.inf], [-np.inf]) == 0.5
-    assert fpr_at_recall([0.0, 1.0], [-np.inf, np.inf]) == 0.5
-    assert aupr([np.inf], [-np.inf]) == 1.0
+    assert detect([0.0, np.inf], [-np.inf, -np.inf]) == Detection(1.0, 1.0, 0.0, None)
+    assert detect([-np.inf], [-np.inf]).auroc == 0.5
+    assert detect([0.0, 1.0], [-np.inf, np.inf]).fpr95 == 0.5
 
 
 def test_a_known_auroc():
     """Two Gaussians a apart: Φ(a/√2), within 4 standard errors."""
     random = np.random.default_rng(0)
-    found = auroc(random.standard_normal(20_000) + 1, random.standard_normal(20_000))
+    found = detect(random.standard_normal(20_000) + 1, random.standard_normal(20_000)).auroc
     assert found == pytest.approx(stats.norm.cdf(1 / np.sqrt(2)), abs=4 * 0.0025)
 
 
@@ -68,9 +56,9 @@ def test_a_known_auroc():
 @given(TIED, TIED, TIED, TIED)
 def test_the_stump_is_scikit_learns(a, b, c, d):
     """For scores that float32 holds exactly."""
-    label, score = labelled(a, b)
+    label, score = np.repeat([1, 0], [len(a), len(b)]), np.concatenate([a, b])
     tree = DecisionTreeClassifier(max_depth=1, random_state=0).fit(score[:, None], label)
-    label, score = labelled(c, d)
+    label, score = np.repeat([1, 0], [len(c), len(d)]), np.concatenate([c, d])
     assert stump_accuracy(a, b, c, d) == np.mean(tree.predict(score[:, None]) == label)
 
 
@@ -171,9 +159,9 @@ def test_it_sees_either_fault():
     faults = np.arange(500) % 2 == 0
     outside = random.standard_normal(500) - 8 * faults, random.exponential(size=500) + 12 * ~faults
     score = fitted()
-    assert auroc(inside[0], outside[0]) < 0.8
-    assert auroc(-inside[1], -outside[1]) < 0.8
-    assert auroc(score(*inside), score(*outside)) > 0.98
+    assert detect(inside[0], outside[0]).auroc < 0.8
+    assert detect(-inside[1], -outside[1]).auroc < 0.8
+    assert detect(score(*inside), score(*outside)).auroc > 0.98
 
 
 def test_order_and_repetition_of_the_fit_do_not_matter():
@@ -195,20 +183,13 @@ def test_fits_on_few_or_equal_values(count):
     assert (np.diff(few([-1.0, -2.0, -3.0], [0.0, 0.0, 0.0])) < 0).all()
 
 
-def test_detect():
-    random = np.random.default_rng(4)
-    a, b = random.standard_normal((2, 200)) + np.array([1, 0])[:, None]
-    assert detect(a, b) == Detection(auroc(a, b), aupr(a, b), fpr_at_recall(a, b, 0.95), None)
-
-
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: auroc([], [1.0]), "at least 1 rows in inside; got 0"),
-        (lambda: auroc([1.0], [[1.0]]), r"outside of shape \(N,\); got \(1, 1\)"),
-        (lambda: aupr([1.0, np.nan], [1.0]), "no NaN in inside; got 1 of 2"),
-        (lambda: aupr(["a"], [1.0]), "real numbers in inside"),
-        (lambda: fpr_at_recall([1.0], [1.0], 0.0), r"recall in \(0, 1\]; got 0.0"),
+        (lambda: detect([], [1.0]), "at least 1 rows in inside; got 0"),
+        (lambda: detect([1.0], [[1.0]]), r"outside of shape \(N,\); got \(1, 1\)"),
+        (lambda: detect([1.0, np.nan], [1.0]), "no NaN in inside; got 1 of 2"),
+        (lambda: detect(["a"], [1.0]), "real numbers in inside"),
         (lambda: CombinedScore([1.0], [1.0]), "at least 2 points.*got 1"),
         (lambda: CombinedScore([1.0, -np.inf], [1.0, 1.0]), "got 2, 1 of them finite"),
         (lambda: CombinedScore([1.0, 2.0], [1.0]), "got 1 for 2"),

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from rectangular_flows.cli import main
 from rectangular_flows.evaluation.ood import judge_run
-from rectangular_flows.metrics.out_of_distribution import Detection, auroc, stump_accuracy
+from rectangular_flows.metrics.out_of_distribution import Detection, detect, stump_accuracy
 from rectangular_flows.paper import ood
 from rectangular_flows.paper.experiment import Cell, Group
 from rectangular_flows.paper.ood import PAIRS, SQUARE, Direction, OutOfDistribution, panels, table_rows
@@ -68,7 +68,7 @@ def test_the_square_flow_is_judged_by_its_likelihoods(pictures, monkeypatch):
     found = todo.judge(Cell("mnist", SQUARE, 0, Job("", {}, pictures.run())), 1.0)
     given = {name: np.nan_to_num(values, nan=-np.inf) for name, values in given.items()}
     score = found.found["log_density_model"]
-    assert score.auroc == auroc(given["inside_test"], given["outside_test"])
+    assert score.auroc == detect(given["inside_test"], given["outside_test"]).auroc
     assert score.auroc < 0.5  # those from elsewhere are the likelier ones
     names = ("inside_train", "outside_train", "inside_test", "outside_test")
     assert score.accuracy == stump_accuracy(*(given[name] for name in names))

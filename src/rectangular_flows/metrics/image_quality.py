@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import pairwise_distances_chunked
 
 from .arrays import Array, same_columns
 from .frechet import fid_like
 
 _SUBSET = 1000  # images of KID at a time
-_ROWS = 2048  # rows in a block: 32 MB for a block of distances, and as much for 2,048 features of its rows
+_MEGABYTES = 64  # of a block of distances
 
 
 @dataclass(frozen=True)
@@ -158,7 +159,7 @@ def precision_recall(real: ArrayLike, generated: ArrayLike, *, k: int = 3) -> Pr
         generated: (M, F), M > ``k``; as many as ``real`` for values that compare.
         k: which neighbour gives the radius.
 
-    Cost: O((M² + N² + MN) F) time, 10 s for 5,000 each and F = 2048 on one core; memory for blocks of 2,048 rows.
+    Cost: O((M² + N² + MN) F) time, 10 s for 5,000 each and F = 2048 on one core; blocks of 64 MB.
 
     Reference:
         Kynkäänniemi et al., *Improved precision and recall metric for assessing generative models*, arXiv:1904.06991.
@@ -171,16 +172,18 @@ def precision_recall(real: ArrayLike, generated: ArrayLike, *, k: int = 3) -> Pr
     if k < 1:
         raise ValueError(f"expected k of at least 1; got {k}")
     x, g = same_columns(k + 1, dtype=None, real=real, generated=generated)
-    centre = x.mean(0, dtype=np.float64)
-    of_real, of_generated = _radii(x, k, centre), _radii(g, k, centre)
-    real_inside, generated_inside = np.zeros(len(x), dtype=bool), np.zeros(len(g), dtype=bool)
-    for i in _blocks(len(x)):
-        for j in _blocks(len(g)):
-            squared, rounding = _distances(x[i], g[j], centre)
-            squared -= rounding
-            generated_inside[j] |= (squared <= of_real[i, None]).any(0)
-            real_inside[i] |= (squared <= of_generated[None, j]).any(1)
-    return PrecisionRecall(float(generated_inside.mean()), float(real_inside.mean()))
+    centre = x.mean(0, dtype=np.float64)  # squared distances are ‖a‖² + ‖b‖² − 2aᵀb, which cancels far from 0
+    x, g = x - centre, g - centre
+    of_real, of_generated = _radii(x, k), _radii(g, k)
+    rounding = 4 * np.finfo(np.float64).eps * x.shape[1]
+    norms, others = np.square(x).sum(1), np.square(g).sum(1)
+    real_inside, generated_inside = [], np.zeros(len(g), dtype=bool)
+
+    for rows, squared in _distances(x, g):
+        squared -= rounding * (norms[rows, None] + others)
+        generated_inside |= (squared <= of_real[rows, None]).any(0)
+        real_inside.append((squared <= of_generated).any(1))
+    return PrecisionRecall(float(generated_inside.mean()), float(np.concatenate(real_inside).mean()))
 
 
 def compare_images(
@@ -237,30 +240,18 @@ def _within(x: Array) -> float:
     return float(kernel.sum() / (len(x) * (len(x) - 1)))
 
 
-def _radii(x: NDArray[Any], k: int, centre: Array) -> Array:
+def _radii(x: Array, k: int) -> Array:
     """The squared distance of each row to its k-th nearest neighbour among the others, (N,)."""
-    radii = np.empty(len(x))
-    for i in _blocks(len(x)):
-        nearest = np.full((i.stop - i.start, k), np.inf)
-        for j in _blocks(len(x)):
-            squared, _ = _distances(x[i], x[j], centre)
-            if i == j:
-                np.fill_diagonal(squared, np.inf)
-            nearest = np.partition(np.concatenate([nearest, squared], axis=1), k - 1, axis=1)[:, :k]
-        radii[i] = nearest[:, k - 1]
-    return radii
+    parts = [np.partition(squared, k, axis=1)[:, k] for _, squared in _distances(x)]  # the row itself comes first
+    return np.concatenate(parts)
 
 
-def _distances(a: NDArray[Any], b: NDArray[Any], centre: Array) -> tuple[Array, Array]:
-    """Squared distances (A, B) as ‖a‖² + ‖b‖² − 2aᵀb, and how far off such a one and a squared radius may be together."""
-    x, y = a - centre, b - centre  # the subtraction makes them float64
-    norms = np.square(x).sum(1)[:, None] + np.square(y).sum(1)
-    return norms - 2 * (x @ y.T), 4 * np.finfo(np.float64).eps * x.shape[1] * norms
-
-
-def _blocks(rows: int) -> Iterator[slice]:
-    for start in range(0, rows, _ROWS):
-        yield slice(start, min(start + _ROWS, rows))
+def _distances(x: Array, y: Array | None = None) -> Iterator[tuple[slice, Array]]:
+    """Squared distances between the rows of x and those of y, or of x, in blocks of rows."""
+    start, options = 0, {"metric": "euclidean", "squared": True, "working_memory": _MEGABYTES}
+    for squared in pairwise_distances_chunked(x, y, **options):
+        yield slice(start, start + len(squared)), squared
+        start += len(squared)
 
 
 def _draw(rows: NDArray[Any], size: int, random: np.random.Generator) -> NDArray[Any]:

@@ -1,0 +1,79 @@
+"""Data opened, matched and split."""
+
+import numpy as np
+import pytest
+
+from rectangular_flows.data.tables import ByPositionWarning, DataError
+from rectangular_flows.runs.prepared import Known, prepare, read_matching, some_rows
+from rectangular_flows.settings import DataSettings
+from tests.cli.command import helix
+
+
+def test_shares_of_the_rows(tmp_path):
+    path = helix(tmp_path / "helix.csv", rows=100)
+    data = prepare(DataSettings(str(path), validation_fraction=0.2, test_fraction=0.3), 1, seed=1)
+    parts = [data.train, data.validation, data.test]
+    assert [len(part) for part in parts] == [50, 20, 30]
+    whole = np.loadtxt(path, delimiter=",", skiprows=1)
+    together = np.concatenate([np.asarray(part) for part in parts])
+    np.testing.assert_array_equal(np.sort(together, axis=0), np.sort(whole, axis=0))
+    other = prepare(DataSettings(str(path)), 1, seed=2)
+    assert not np.array_equal(other.train[:50], data.train)
+    assert (data.columns, data.note, data.image_shape) == (("east", "north", "up"), "", None)
+
+
+def test_files_of_their_own_for_validation_and_test(tmp_path):
+    names = ("train", "validation", "test")
+    paths = {name: helix(tmp_path / f"{name}.csv", rows=40 + i, seed=i) for i, name in enumerate(names)}
+    settings = DataSettings(str(paths["train"]), validation_data=str(paths["validation"]), test_data=str(paths["test"]))
+    data = prepare(settings, 1, 0)
+    assert [len(getattr(data, name)) for name in names] == [40, 41, 42]
+    np.testing.assert_array_equal(data.test, np.loadtxt(paths["test"], delimiter=",", skiprows=1))
+    one = helix(tmp_path / "one.csv", rows=1)
+    with pytest.raises(ValueError, match=r"at least two rows to validate with; '.*one\.csv' has 1"):
+        prepare(DataSettings(str(paths["train"]), validation_data=str(one)), 1, 0)
+
+
+def test_notes_say_what_was_assumed(tmp_path):
+    lines = helix(tmp_path / "helix.csv", rows=50).read_text().splitlines()
+    (tmp_path / "bare.csv").write_text("\n".join([*lines[1:], "nan,1,2"]))
+    data = prepare(DataSettings(str(tmp_path / "bare.csv"), drop_invalid=True), 1, 0)
+    assert data.note == (
+        "no header was found: the columns are x1 to x3; 1 rows with missing or infinite values were dropped"
+    )
+
+
+def test_columns_are_matched_by_name(tmp_path):
+    path = helix(tmp_path / "helix.csv", rows=5)
+    table = read_matching(path, Known(("up", "east")))
+    np.testing.assert_array_equal(table.values, np.loadtxt(path, delimiter=",", skiprows=1)[:, [2, 0]])
+    with pytest.raises(DataError, match="lacks 'down'"):
+        read_matching(path, Known(("up", "down")))
+    path.write_text("\n".join(path.read_text().splitlines()[1:]))
+    with pytest.warns(ByPositionWarning):
+        assert read_matching(path, Known(("a", "b", "c"))).columns == ("a", "b", "c")
+    with pytest.raises(DataError, match="no header"):
+        read_matching(path, Known(("a", "b")))
+
+
+def test_some_rows():
+    rows = np.arange(30.0).reshape(10, 3)
+    found = some_rows(rows, seed=0, most=4)
+    assert found.shape == (4, 3)
+    assert np.isin(found[:, 0], rows[:, 0]).all()
+    assert some_rows(np.zeros((5, 1, 2, 2), np.float32), seed=0).shape == (5, 4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (DataSettings(), "no data: give a file or the name of a data set"),
+        (DataSettings("powr"), "no file, folder or data set 'powr'. Did you mean 'power'"),
+        (DataSettings("circle", sphere=True), "sphere is for a file with latitudes and longitudes"),
+        (DataSettings("nowhere.csv"), "nowhere.csv"),
+    ],
+)
+def test_mistakes_are_told(settings, message, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message.replace(".", r"\.")):
+        prepare(settings, 1, 0)
