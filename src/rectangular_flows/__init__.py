@@ -5,5 +5,9 @@ import lazy_loader
 from ._version import __version__
 
 # names are imported when first used (see __init__.pyi), so that the command line answers --help without loading torch
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__, _names, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __all__ += ["__version__"]
+
+
+def __dir__() -> list[str]:
+    return [*_names(), "__version__"]

@@ -1,3 +1,4 @@
+import gc
 import gzip
 import hashlib
 import http.server
@@ -6,6 +7,7 @@ import logging
 import os
 import tarfile
 import threading
+import warnings
 from pathlib import Path
 
 import pooch
@@ -56,6 +58,9 @@ def server(monkeypatch):
     server.shutdown()
     server.server_close()
     thread.join()
+    with warnings.catch_warnings():  # pooch leaves the connection of a failed download to the garbage collector
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
 
 
 def one(server, name="a.bin", checksum=SHA, members=(), path=None):

@@ -7,8 +7,8 @@ from rectangular_flows.plots.dimension import dimension_lines, variance_panel
 
 from .drawn import saved, shows
 
-FOUND = Dimensions(Estimate(2.7, 0.2), Estimate(2.4, 0.1, ((10, 2.5), (11, 2.3))), pca_95=4, suggestion=3, rows=1234)
 SPECTRUM = np.array([0.5, 0.3, 0.15, 0.05])
+FOUND = Dimensions(Estimate(2.7, 0.2), Estimate(2.4, 0.1, ((10, 2.5), (11, 2.3))), 4, 3, 1234, SPECTRUM)
 
 
 def test_the_lines_are_the_estimates():

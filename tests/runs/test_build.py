@@ -3,6 +3,8 @@
 import pytest
 import torch
 
+from rectangular_flows.flows.coupling import Coupling
+from rectangular_flows.flows.transformers import TRANSFORMERS
 from rectangular_flows.runs.build import build_flow
 from rectangular_flows.settings import FitSettings
 from tests.conftest import shaken
@@ -79,6 +81,7 @@ def test_what_starts_from_data(values, started):
 def test_the_scale_is_that_of_all_couplings(scale, bound):
     values = {"scale": scale, **({"bound": bound} if scale == "tanh" else {})}
     flow = build_flow(model(latent_dim=2, hidden=(8,), latent="realnvp", **values), ROWS, seed=0)
-    couplings = [layer for layer in flow.modules() if hasattr(layer, "bound")]
-    assert {layer.scale for layer in couplings} == {scale}
-    assert bound in {layer.bound for layer in couplings}
+    transformers = {layer.transformer for layer in flow.modules() if isinstance(layer, Coupling)}
+    assert {type(transformer) for transformer in transformers} == {TRANSFORMERS[scale]}
+    if scale == "tanh":  # of the ambient flow; the latent density keeps its own
+        assert bound in {transformer.bound for transformer in transformers}

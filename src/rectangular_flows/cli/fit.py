@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..settings import FitSettings, read_preset
+from .options import add_arguments as add_arguments
 from .options import refuse_changes, settings_in
 
 if TYPE_CHECKING:
