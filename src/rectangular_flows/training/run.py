@@ -81,9 +81,7 @@ class Progress:
         line = Epoch(
             epoch,
             self.step,
-            values.objective,
-            values.negative_log_likelihood,
-            values.reconstruction,
+            **vars(values),
             train_loss=self._mean("loss"),
             train_reconstruction=self._mean("error"),
             weight=weight,
@@ -91,7 +89,6 @@ class Progress:
             learning_rate=rate,
             gradient_norm=self._mean("norm"),
             seconds=seconds,
-            metrics=values.metrics,
         )
         self.sums = {}
         return line
