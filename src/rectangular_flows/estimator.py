@@ -46,9 +46,9 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     Args:
         latent_dim: d, the dimension of the manifold, from 1 to the number of columns; or "auto", by the intrinsic
             dimension of the data.
-        layers: couplings of f̃.
+        layers: couplings of the ambient flow.
         hidden: widths of the network of each coupling.
-        latent: h: "spline", "autoregressive", "realnvp", "mixture", "affine" or "identity".
+        latent: the latent density: "spline", "autoregressive", "realnvp", "mixture", "affine" or "identity".
         beta: weight of the squared reconstruction error, in standardised units.
         target_error: mean squared reconstruction error to meet, in standardised units; beta then adapts.
         volume: "exact" or "stochastic" gradient of the log-volume.
@@ -56,7 +56,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         epochs: passes over the data; "auto": by the number of rows, some 3,000 steps.
         batch_size: rows a step.
         learning_rate: peak of the cosine schedule.
-        patience: stop after so many epochs without a better objective on the validation rows; None trains to the end.
+        patience: stop after this many epochs without a better objective on the validation rows; None trains to the end.
         validation_fraction: share of the rows that chooses the best weights.
         dtype: "float32" or "float64".
         device: "auto", "cpu", "cuda", …

@@ -23,7 +23,9 @@ def test_rows_that_are_left_out_have_gaps_in_their_numbers(here, rnf):
     assert "weight" in rnf("score", "table-run", "gaps.csv", code=2)
     said = rnf("score", "table-run", "gaps.csv", "--drop-invalid")
     assert "note: 1 of 121 rows have missing or infinite values and were left out; the column 'row'" in said
-    rows = read_table("scores.csv").values[:, 0]
+    table = read_table("scores.csv")
+    assert table.columns[0] == "row"
+    rows = table.values[:, 0]
     np.testing.assert_array_equal(rows, np.delete(np.arange(1, 122), 2))
 
 

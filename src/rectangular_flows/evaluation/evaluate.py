@@ -44,7 +44,7 @@ class Subject:
         seed: of the draws.
         most: test rows, and training rows for the floor.
         network: for the features of images; None for nothing that needs them.
-        console: where to show how far it is.
+        console: shows the progress.
     """
 
     def __init__(

@@ -40,7 +40,7 @@ def draw_bytes(flow: RectangularFlow, count: int, seed: int) -> Bytes:
 
 
 def check_amount(count: int, name: str) -> None:
-    """Complain about too few images to compare."""
+    """Refuse too few images to compare."""
     if count < LEAST:
         raise ValueError(f"expected at least {LEAST} images to compare; got {name} {count}")
 
@@ -80,7 +80,7 @@ class RealImages:
         return cls(_bytes_of(run.data.test), whole.train if len(whole.test) else _bytes_of(run.data.train))
 
     def reference(self, count: int, protocol: Protocol = "fid") -> Reference:
-        """What samples are compared with, so many images or as many as there are.
+        """What samples are compared with: ``count`` images, or as many as there are.
 
         FID is between samples and the first test images, the floor between the first training images and these. Under the
         published protocol samples were compared with the whole training set; a part of it has to be drawn to stand for
@@ -139,8 +139,8 @@ def quality_of(
         count: samples, and images of each kind; fewer where there are fewer real ones.
         seed: of the samples.
         protocol: see :func:`~rectangular_flows.metrics.features`.
-        console: where to show how far it is.
-        title: of the run, for that.
+        console: shows the progress.
+        title: of the run, for the progress.
     """
     check_amount(count, "count")
     some = RealImages.of(run).reference(count, protocol)

@@ -142,10 +142,10 @@ def judge_run(
     Args:
         run: a run, on a table or on images.
         against: a file, a folder of pictures, or the name of a known data set.
-        count: at most so many rows of each set, by seed.
-        seed: of that choice and of the halves of a file.
+        count: most rows of each set, drawn by seed.
+        seed: of the rows drawn, and of the halves of a file.
         drop_invalid: leave out rows of a file with missing or infinite values.
-        display: shows how far it is.
+        display: shows the progress.
 
     Raises:
         ValueError: the data cannot be read, or have another shape.
@@ -198,7 +198,7 @@ def judge(parts: Mapping[str, Array], halves: bool, score: Score) -> JudgedScore
 
 
 def name_of(source: str) -> str:
-    """Of data, for people: that of a folder or of a known set, or of a file without its suffix."""
+    """A short name of data: that of a folder or of a known set, or of a file without its suffix."""
     path = Path(source)
     return path.name if path.expanduser().is_dir() else path.stem
 
@@ -263,7 +263,7 @@ def _source(against: str) -> str:
 
 
 def check_count(count: int) -> None:
-    """Complain about too few rows to judge by."""
+    """Refuse too few rows to judge by."""
     if count < 2:
         raise ValueError(f"expected at least two rows of each set; got -n {count}")
 
@@ -292,7 +292,7 @@ def rows_to_judge(run: SavedRun, against: str, count: int, *, seed: int = 0, dro
 
 
 def _some(rows: Rows, count: int, seed: int) -> Rows:
-    """At most so many rows, in an order by seed, so that the first of them are a fair choice too."""
+    """At most ``count`` rows, in random order, so that the first of them are a fair choice too."""
     return pick(rows, shuffled(len(rows), seed, 17)[:count].numpy())
 
 

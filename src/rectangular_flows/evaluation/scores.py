@@ -165,7 +165,7 @@ def _score_batch(flow: RectangularFlow, x: torch.Tensor, check: bool) -> Scores:
 
 
 def calibrate(flow: RectangularFlow, validation: Rows, most: int = _CALIBRATION_ROWS) -> Calibration:
-    """What is usual, from at most so many validation rows."""
+    """What is usual, from the first validation rows, at most ``most`` of them."""
     return Calibration.of(score_rows(flow, take(validation, slice(min(most, _CALIBRATION_ROWS)))))
 
 

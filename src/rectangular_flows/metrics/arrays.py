@@ -11,7 +11,7 @@ Array = NDArray[np.float64]
 
 
 def real(values: ArrayLike, name: str, dimensions: int, least: int) -> NDArray[Any]:
-    """An array of real numbers of so many dimensions with at least so many rows, in its own dtype."""
+    """An array of real numbers with that many dimensions and at least ``least`` rows, in its own dtype."""
     array: NDArray[Any] = np.asarray(values)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"expected real numbers in {name}; got dtype {array.dtype}")

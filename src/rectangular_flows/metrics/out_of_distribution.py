@@ -1,4 +1,4 @@
-r"""Telling data from elsewhere apart by a score: how well, and by which score.
+r"""Data from elsewhere: how well a score separates them from a model's own.
 
 Throughout, a **higher score means more in-distribution**: a log-density, or a reconstruction error with a minus sign. Scores
 are 1-D arrays; −∞ and +∞ are allowed (a density may vanish), NaN is not. Each function costs a sort or two of its scores.
@@ -18,12 +18,12 @@ from .arrays import Array, as_scores
 
 _RECALL = 0.95
 _TAIL = 0.1  # the share of the fitted values that the law of the tail is fitted to
-_HEAVIEST = 0.5  # of the tail index ξ: the variance of the tail is finite below, and few values cannot tell more
+_HEAVIEST = 0.5  # of the tail index ξ: below it the variance of the tail is finite
 
 
 @dataclass(frozen=True)
 class Detection:
-    """How well a score tells inside from outside."""
+    """How well a score separates inside from outside."""
 
     auroc: float
     """Of two points, one from each, the inside one scores higher with this probability."""

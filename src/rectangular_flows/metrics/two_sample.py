@@ -67,7 +67,7 @@ def sliced_wasserstein(samples: ArrayLike, data: ArrayLike, *, projections: int 
 
 
 def classifier_two_sample(samples: ArrayLike, data: ArrayLike, *, seed: int = 0) -> float:
-    """The classifier two-sample test: the held-out accuracy of gradient-boosted trees that tell samples from data.
+    """The classifier two-sample test: the held-out accuracy of gradient-boosted trees that classify samples and data.
 
     Samples and data are cut to equally many rows, at most 20,000, drawn without replacement, so that 0.5 is chance; each
     row is judged by trees fitted on the other four fifths. An accuracy clearly *below* 0.5 says that the two sets share

@@ -1,4 +1,4 @@
-"""What training shows: a live bar on a terminal, plain lines elsewhere, nothing when quiet."""
+"""Progress: a bar on a terminal, lines elsewhere, nothing when quiet."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..training import Epoch, Run
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_WITHOUT_A_BAR = 2.0
-_LINES = 8  # of a run, at the least, where there is no terminal
+_LINES = 8  # at least, for a run, without a terminal
 
 
 def wide_console() -> Console:
-    """Standard output, with room for a table where it is not a terminal."""
+    """Standard output, wide enough for a table if it is not a terminal."""
     return Console(width=None if sys.stdout.isatty() else 130)
 
 
@@ -29,13 +29,13 @@ def say(*lines: str, console: Console | None = None) -> None:
 
 
 def say_where(console: Console, places: Mapping[str, Path]) -> None:
-    """Where the results are, one a line."""
+    """Print where the results are, one per line."""
     width = max(len(name) for name in places)
     say(*(f"{name + ':':<{width + 1}} {path}" for name, path in places.items()), console=console)
 
 
 class _Bar:
-    """A bar on a terminal, gone when the work is done."""
+    """A progress bar on a terminal, removed when the work is done."""
 
     def __init__(self, console: Console, name: str, live: bool, now: str = ""):
         columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[now]}", style="dim"))
@@ -62,7 +62,7 @@ class TrainingDisplay(_Bar):
     """Shows one run: pass ``on_step`` and ``on_epoch`` to fit.
 
     Args:
-        console: where to.
+        console: to print to.
         name: of the run.
         quiet: show nothing.
     """
@@ -117,9 +117,9 @@ class WorkDisplay(_Bar):
     """Shows how far a piece of work is, and the time left, if it takes longer than two seconds.
 
     Args:
-        console: where to.
+        console: to print to.
         name: of the work.
-        total: how much there is to do, in whatever unit; may be set later.
+        total: how much there is to do, in any unit; may be set later.
     """
 
     def __init__(self, console: Console, name: str, total: float = 0):
@@ -127,11 +127,11 @@ class WorkDisplay(_Bar):
         self.total, self._done, self._line = total, 0.0, -_SECONDS_BETWEEN_LINES
 
     def advance(self, amount: float) -> None:
-        """So much more is done."""
+        """Add to what is done."""
         self.at(self._done + amount, self.total)
 
     def at(self, done: float, total: float) -> None:
-        """So much of the total is done."""
+        """Set what is done, and the total."""
         self._done, now = done, time.perf_counter()
         if now - self._started < _SECONDS_WITHOUT_A_BAR or not 0 < done < total:
             return
@@ -144,7 +144,7 @@ class WorkDisplay(_Bar):
 
 
 def describe(line: Epoch) -> str:
-    """The values of a validation in a few words."""
+    """The values of a validation in one line."""
     extra = "".join(f", {name} {value:.4g}" for name, value in line.metrics.items())
     return (
         f"objective {line.objective:.4g}, nll {line.negative_log_likelihood:.4g}, "

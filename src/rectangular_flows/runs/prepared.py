@@ -20,7 +20,7 @@ from ..spelling import nearest
 
 @dataclass(frozen=True)
 class Prepared:
-    """Data ready for training: three splits, the names of the columns, and on the sphere those in the user's file.
+    """Data ready for training: three parts, the names of the columns, and on the sphere those in the user's file.
 
     Images are rows (N, C, H, W), dequantised, in (0, 1), and have no names of columns.
     """
@@ -99,18 +99,13 @@ def _table(settings: DataSettings, latent_dim: int | str | None, seed: int, know
             f"expected at least two rows to validate with; '{settings.validation_data}' has 1. Give more rows"
         )
     shares = {name: 0.0 if name in given else getattr(settings, f"{name}_fraction") for name in parts}
-    train_rows, validation_rows, test_rows = split_rows(len(table.values), **shares, seed=seed)
+    split = zip(("train", *parts), split_rows(len(table.values), **shares, seed=seed), strict=True)
+    rows = {name: given[name] if name in given else pick(table.values, index) for name, index in split}
     dropped = f"{table.dropped} rows with missing or infinite values were dropped" if table.dropped else ""
     unnamed = "" if table.named or degrees or Path(table.source).suffix.lower() == ".npy" else "no header was found"
     unnamed = unnamed and f"{unnamed}: the columns are {table.columns[0]} to {table.columns[-1]}"
-    return Prepared(
-        pick(table.values, train_rows),
-        given["validation"] if "validation" in given else pick(table.values, validation_rows),
-        given["test"] if "test" in given else pick(table.values, test_rows),
-        table.columns,
-        "; ".join(text for text in (table.note if isinstance(table, SphereTable) else "", unnamed, dropped) if text),
-        degrees,
-    )
+    notes = [table.note if isinstance(table, SphereTable) else "", unnamed, dropped]
+    return Prepared(**rows, columns=table.columns, note="; ".join(filter(None, notes)), degrees=degrees)
 
 
 def _first_table(settings: DataSettings, known: Known | None) -> Table:
@@ -131,11 +126,11 @@ def _images(settings: DataSettings, seed: int) -> Prepared:
     splits = load_images(
         source if source.exists() else str(settings.data), seed=seed, size=settings.height_and_width, **shares
     )
-    rows = dict(zip(("train", "validation", "test"), splits.rows(seed), strict=True))
+    rows: dict[str, Any] = dict(zip(("train", *parts), splits.rows(seed), strict=True))
     for i, (name, path) in enumerate(parts.items()):
         if path is not None:
             rows[name] = ImageRows(images_like(path, splits.shape), (seed, 3 + i))
-    return Prepared(rows["train"], rows["validation"], rows["test"], (), splits.note)
+    return Prepared(**rows, columns=(), note=splits.note)
 
 
 def read_matching(path: str | Path, known: Known, drop_invalid: bool = False) -> Table:
@@ -151,7 +146,7 @@ def read_matching(path: str | Path, known: Known, drop_invalid: bool = False) ->
     except MissingFileError:
         raise
     except DataError as error:
-        try:  # a file without names, or one that lacks a column: the whole of it tells which
+        try:  # the file has no names, or lacks a column: read all of it to find out
             whole = read_table(path, drop_invalid=drop_invalid)
         except DataError:
             raise error from None
@@ -159,5 +154,5 @@ def read_matching(path: str | Path, known: Known, drop_invalid: bool = False) ->
 
 
 def some_rows(rows: Rows, seed: int, most: int = 20_000) -> np.ndarray[Any, Any]:
-    """At most so many of the rows, by seed, as float64; images are laid flat."""
+    """At most ``most`` rows, drawn by seed, as float64; images are flattened."""
     return take(rows, shuffled(len(rows), seed)[:most]).flatten(1).double().numpy()
