@@ -156,12 +156,13 @@ class Pretended:
     outcome: Outcome | None = None
     running: bool = False
     fresh: bool = False
+    stopping: bool = False
 
 
 def test_the_display_says_how_each_run_ended_and_how_long_the_rest_takes(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(jobs.time, "perf_counter", lambda: now[0])
-    workers = [Pretended(job(tmp_path / name)) for name in ("a", "b", "c", "d")]
+    workers = [Pretended(job(tmp_path / name)) for name in ("a", "b", "c", "d", "e")]
     broken = workers[1].job.folder
     broken.mkdir()
     (broken / "failure.txt").write_text("overflow")
@@ -170,11 +171,13 @@ def test_the_display_says_how_each_run_ended_and_how_long_the_rest_takes(tmp_pat
     now[0] = 30.0
     workers[0].outcome, workers[1].outcome = Outcome(5.0), Outcome(70.0)
     workers[2].outcome = Outcome(failure="no such file")
+    workers[3].outcome, workers[3].stopping = Outcome(failure="it was stopped"), True
     display.update()
     display.update()
     assert printed.getvalue().splitlines() == [
         "a: done in 5 s",
         "b: done in 1 min 10 s (training broke down; the best model before that is kept)",
         "c: failed: no such file",
-        "3 of 4 runs done, 10 s left",
+        "d: stopped",
+        "4 of 5 runs done, 8 s left",
     ]

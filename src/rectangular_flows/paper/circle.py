@@ -209,7 +209,9 @@ class Demo(Circle):
             [
                 Section("In short", [_cards(fits[ML], fits[TWO_STEP]), Text(_WHAT)]),
                 Section("What was learned", [Picture(self.folder / file, alt), Text(_FIGURE)]),
-                Section("In numbers", [*(PageGrid(*table.filled()) for table in tables), Text(self.meaning)]),
+                Section(
+                    "In numbers", [*(PageGrid(table.headings, table.rows) for table in tables), Text(self.meaning)]
+                ),
                 Section(
                     "How training went",
                     training_charts({method: read_history(folder) for method, folder in folders.items()}),

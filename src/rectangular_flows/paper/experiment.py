@@ -14,13 +14,12 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 from matplotlib.figure import Figure
 from rich import box
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table as RichTable
 
 from .._version import __version__
 from ..data.tables import DataError, MissingFileError
 from ..report import Cards, Grid, Metric, Page, Picture, Section, Text, write
-from ..runs.display import say_where, wide_console
+from ..runs.display import say, say_where, wide_console
 from ..runs.jobs import Job, Outcome, run_jobs
 from ..storage.files import save_figure, write_atomically
 from .options import Request
@@ -99,12 +98,12 @@ class Group(Generic[R]):
 
 @dataclass(frozen=True)
 class Table:
-    """A table for the console and the page; short rows are filled up, empty columns left out.
+    """A table for the console and the page.
 
     Attributes:
         title: for the console.
         headings: one for each column.
-        rows: cells, at most as many as headings.
+        rows: cells; rows may be short.
         caption: what the table shows.
         left: how many columns stand to the left; numbers stand to the right.
     """
@@ -115,20 +114,21 @@ class Table:
     caption: str = ""
     left: int = 1
 
-    def filled(self) -> tuple[list[str], list[list[str]]]:
-        """Headings and rows, without the columns that are empty throughout."""
+    def filled(self) -> Table:
+        """With rows of one length, and without the columns that are empty throughout."""
         width = len(self.headings)
         rows = [[*row, *[""] * (width - len(row))] for row in self.rows]
         kept = [i for i in range(width) if any(row[i] for row in rows)]
-        return [self.headings[i] for i in kept], [[row[i] for i in kept] for row in rows]
+        left = sum(i < self.left for i in kept)
+        rows = [[row[i] for i in kept] for row in rows]
+        return Table(self.title, [self.headings[i] for i in kept], rows, self.caption, left)
 
     def show(self, console: Console) -> None:
         """Print it."""
-        headings, rows = self.filled()
         table = RichTable(title=self.title, box=box.SIMPLE, caption=self.caption)
-        for i, heading in enumerate(headings):
+        for i, heading in enumerate(self.headings):
             table.add_column(heading, justify="left" if i < self.left else "right", no_wrap=i >= self.left)
-        for row in rows:
+        for row in self.rows:
             table.add_row(*row)
         console.print(table)
 
@@ -220,11 +220,10 @@ class Experiment(ABC, Generic[R]):
         groups = self._groups([cell for data in cells for cell in cells[data]], outcomes)
         self._show(groups)
         failures = {wanted[folder].title: end.failure for folder, end in outcomes.items() if end.failure}
-        for title, failure in failures.items():
-            self._print(f"[red]failed[/]: {escape(f'{title}: {failure}')}")
         if failures:
-            text = "Run the same command again: finished runs are kept, stopped ones resume."
-            self._print(f"{len(failures)} of {len(wanted)} runs failed. {text}")
+            advice = "Run the same command again: finished runs are kept, stopped ones resume."
+            said = [f"failed: {title}: {failure}" for title, failure in failures.items()]
+            say(*said, f"{len(failures)} of {len(wanted)} runs failed. {advice}", console=self.console)
         return 1 if failures else 0
 
     def _at_hand(self, data: str) -> bool:
@@ -232,7 +231,7 @@ class Experiment(ABC, Generic[R]):
             try:
                 self.load(data)
             except MissingFileError:
-                self._print(f"{data}: data not at hand (rnf data get {data})")
+                say(f"{data}: data not at hand (rnf data get {data})", console=self.console)
                 return False
         return True
 
@@ -250,14 +249,15 @@ class Experiment(ABC, Generic[R]):
         return groups
 
     def _show(self, groups: Sequence[Group[R]]) -> None:
-        tables = [table for table in self.tables(groups) if table.rows]
+        tables = [table.filled() for table in self.tables(groups) if table.rows]
         verdicts = self.verdicts([group for group in groups if group.runs and not group.failed])
         for table in tables:
             table.show(self.console)
         for note in self._notes():
-            self.console.print(note, highlight=False, soft_wrap=True, markup=False)
+            say(note, console=self.console)
         for text, passed in verdicts:
-            self._print(f"{text}: {'[green]reached' if passed else '[red]missed'}[/]")
+            verdict = "[green]reached[/]" if passed else "[red]missed[/]"
+            self.console.print(f"{text}: {verdict}", highlight=False, soft_wrap=True)
         places = {"numbers": self.folder / "results.json"}
         write_atomically(places["numbers"], json.dumps(self.numbers(groups), indent=1) + "\n")
         if (all if self.every_run else any)(group.runs for group in groups):
@@ -272,7 +272,7 @@ class Experiment(ABC, Generic[R]):
         file, alt, caption = self.picture
         parts = [text for text in (self.meaning.strip(), *self._notes()) if text]
         cards = Cards([Metric(text, "reached" if passed else "missed", good=passed) for text, passed in verdicts])
-        grids = [Grid(*table.filled(), table.caption) for table in tables]
+        grids = [Grid(table.headings, table.rows, table.caption) for table in tables]
         return Page(
             self.title,
             self.subtitle,
@@ -289,9 +289,6 @@ class Experiment(ABC, Generic[R]):
         epochs = self.request.epochs
         short = [] if epochs is None else [f"Shortened: at most {epochs} epoch{'' if epochs == 1 else 's'} a run."]
         return [*short, *self.notes()]
-
-    def _print(self, text: str) -> None:
-        self.console.print(text, highlight=False, soft_wrap=True)
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:

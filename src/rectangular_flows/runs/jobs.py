@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.markup import escape
 from safetensors import safe_open
 
 from ..errors import NumericalError
@@ -29,7 +29,7 @@ from ..storage.models import WEIGHTS
 from ..training.checkpoint import FILE
 from ..training.folder import CHECKPOINT, FAILURE, last_epoch
 from ..training.signals import Interrupted, StopSignals
-from .display import describe, duration
+from .display import describe, duration, say
 from .launch import run_settings
 from .saved import SavedRun
 
@@ -139,7 +139,7 @@ class _Worker:
     """A job and the process that runs it, which is started only where there is something to train."""
 
     def __init__(self, job: Job, fresh: bool):
-        self.job, self.fresh, self._stopping = job, fresh, False
+        self.job, self.fresh, self.stopping = job, fresh, False
         self.outcome = None if fresh or not job.complete else Outcome(_seconds(job))
         self.process: multiprocessing.process.BaseProcess | None = None
 
@@ -167,8 +167,8 @@ class _Worker:
 
     def stop(self) -> None:
         """Ask the process, once, to save its state and stop."""
-        if self.process is not None and not self._stopping:
-            self._stopping = True
+        if self.process is not None and not self.stopping:
+            self.stopping = True
             self.process.terminate()
 
 
@@ -229,52 +229,50 @@ def _check_settings(job: Job) -> None:
 
 
 class _Display:
-    """A bar for every run that trains, and a line for each that has ended."""
+    """A line for each run that trains, and one for each that has ended; the former change in place on a terminal."""
 
     def __init__(self, workers: Sequence[_Worker], console: Console):
-        self._workers, self._console = workers, console
-        columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[now]}", style="dim")
-        self._bars = Progress(*columns, console=console, disable=not console.is_terminal, transient=True)
-        self._tasks = [self._bars.add_task(w.job.title, total=w.job.epochs, visible=False, now="") for w in workers]
-        self._all = self._bars.add_task("all runs", total=len(workers), now="")
+        self._workers, self._console, self._status = workers, console, console.status("starting …")
         self._started = self._line = time.perf_counter()
-        self._shown: set[_Worker] = set()
         self._shares = {worker: 0.0 if worker.fresh else worker.job.share for worker in workers}
-        self._before = sum(self._shares.values())
+        self._before, self._ended = sum(self._shares.values()), set[_Worker]()
 
     def __enter__(self) -> _Display:
-        self._bars.start()
+        self._status.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self.update()
-        self._bars.stop()
+        self._status.stop()
 
     def update(self) -> None:
         """Look at where each run is and show what has changed."""
         lines = []
-        for worker, task in zip(self._workers, self._tasks, strict=True):
+        for worker in self._workers:
             job = worker.job
             last = last_epoch(job.folder) if worker.running else None
             if last is not None:
                 self._shares[worker] = last.epoch / job.epochs
                 lines.append(f"{job.title} epoch {last.epoch}/{job.epochs}: {describe(last)}")
-                self._bars.update(task, completed=last.epoch, visible=True, now=lines[-1].removeprefix(job.title))
-            elif worker.outcome is not None and worker not in self._shown:
+            elif worker.outcome is not None and worker not in self._ended:
                 self._shares[worker] = 1.0
-                self._shown.add(worker)
-                self._bars.update(task, visible=False)
-                broke = " (training broke down; the best model before that is kept)" * (job.folder / FAILURE).exists()
-                ending = f"failed: {worker.outcome.failure}" if worker.outcome.failure else ""
-                self._print(f"{job.title}: {ending or f'done in {duration(worker.outcome.seconds)}{broke}'}")
+                self._ended.add(worker)
+                say(f"{job.title}: {_ending(worker)}", console=self._console)
         now, share = time.perf_counter(), sum(self._shares.values())
         done, rest = share - self._before, len(self._workers) - share
         left = duration((now - self._started) * rest / done) if done > 0.01 * len(self._workers) else "…"
-        summary = f"{len(self._shown)} of {len(self._workers)} runs done, {left} left"
-        self._bars.update(self._all, completed=share, now=summary)
+        lines.insert(0, f"{len(self._ended)} of {len(self._workers)} runs done, {left} left")
+        self._status.update(escape("\n".join(lines)))
         if not self._console.is_terminal and now - self._line > _SECONDS_BETWEEN_LINES:
             self._line = now
-            self._print(" · ".join([summary, *lines]))
+            say(" · ".join(lines), console=self._console)
 
-    def _print(self, text: str) -> None:
-        self._console.print(text, highlight=False, soft_wrap=True, markup=False)
+
+def _ending(worker: _Worker) -> str:
+    failure, seconds = (worker.outcome.failure, worker.outcome.seconds) if worker.outcome else ("", 0.0)
+    if failure:
+        return "stopped" if worker.stopping else f"failed: {failure}"
+    broke = (
+        " (training broke down; the best model before that is kept)" if (worker.job.folder / FAILURE).exists() else ""
+    )
+    return f"done in {duration(seconds)}{broke}"

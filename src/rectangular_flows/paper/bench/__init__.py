@@ -18,9 +18,8 @@ from pathlib import Path
 
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ...runs.display import wide_console
+from ...runs.display import WorkDisplay, wide_console
 from ...training.setup import threads_for
 from .cases import CASES, TARGETS, Row
 from .memory import memory_in_child
@@ -50,12 +49,10 @@ def bench_volume(
     plan = [(name, probes) for name in cases for probes in (None, *CASES[name].probes)]
     rounds = repeats + 1 + memory  # a warm-up, and a child that takes a step of each side
     rows: list[Row] = []
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("left"))
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task("", total=sum(CASES[name].cost(probes) * rounds for name, probes in plan))
+    total = sum(CASES[name].cost(probes) * rounds for name, probes in plan)
+    with WorkDisplay(Console(stderr=True), "measuring", total) as display:
         for name, probes in plan:
-            progress.update(task, description=f"{name}, {_label(probes)}")
-            advance = partial(progress.advance, task, CASES[name].cost(probes))
+            advance = partial(display.advance, CASES[name].cost(probes))
             rows.append(_measure(name, probes, repeats, memory, advance))
     facts = facts_of(repeats)
     print_table(wide_console(), rows, facts)
