@@ -102,7 +102,6 @@ def _measure(name: str, probes: int | None, repeats: int, memory: bool, advance:
         ratio=statistics.median(ratios),
         ratio_min=min(ratios),
         ratio_max=max(ratios),
-        authors_seconds=case.authors_seconds(probes),
         published_mib=used[0],
         ours_mib=used[1],
         memory_ratio=used[1] / used[0] if used[0] and used[1] is not None else None,

@@ -25,8 +25,6 @@ class Case:
     latent_hidden: tuple[int, ...] | None = (32, 32)
     image: tuple[int, int, int] | None = None
     probes: tuple[int, ...] = (1, 10)
-    authors: tuple[float, ...] = ()
-    """Seconds of a step of the authors' own program, exact and with the probes: measured once, on 2 cores like these."""
 
     def flow(self) -> RectangularFlow:
         """The flow with fresh weights."""
@@ -48,12 +46,6 @@ class Case:
         """Random points, which take the same time as any others."""
         return torch.randn(self.rows(probes), *(self.image or (self.D,)))
 
-    def authors_seconds(self, probes: int | None) -> float | None:
-        """What a step took the authors' program, if it had as many rows."""
-        if self.rows(probes) != self.batch or not self.authors:
-            return None
-        return self.authors[0 if probes is None else 1 + self.probes.index(probes)]
-
     def cost(self, probes: int | None) -> float:
         """Roughly what a published step costs; only for the time left."""
         passes = self.d if probes is None else probes * (2 * min(11, self.d) + 6)
@@ -62,14 +54,14 @@ class Case:
 
 
 CASES = {
-    "circle": Case(2, 1, 1000, hidden=(10, 10), layers=5, latent_hidden=None, authors=(0.04, 0.04, 0.19)),
-    "power": Case(6, 3, 5000, authors=(2.7, 3.0, 39.9)),
-    "gas": Case(8, 2, 2500, authors=(1.0, 1.9, 18.7)),
-    "hepmass": Case(21, 10, 750, authors=(1.7, 2.0, 15.9)),
-    "miniboone": Case(43, 21, 400, authors=(2.2, 1.6, 7.2)),
+    "circle": Case(2, 1, 1000, hidden=(10, 10), layers=5, latent_hidden=None),
+    "power": Case(6, 3, 5000),
+    "gas": Case(8, 2, 2500),
+    "hepmass": Case(21, 10, 750),
+    "miniboone": Case(43, 21, 400),
     # images take minutes, and some 10 GiB as published: only if named
-    "mnist": Case(784, 20, 10, latent_hidden=(32,) * 4, image=(1, 28, 28), probes=(1, 4), authors=(62, 27, 112)),
-    "cifar10": Case(3072, 20, 4, latent_hidden=(32,) * 4, image=(3, 32, 32), probes=(1, 4), authors=(54, 23, 76)),
+    "mnist": Case(784, 20, 10, latent_hidden=(32,) * 4, image=(1, 28, 28), probes=(1, 4)),
+    "cifar10": Case(3072, 20, 4, latent_hidden=(32,) * 4, image=(3, 32, 32), probes=(1, 4)),
 }
 
 
@@ -88,8 +80,6 @@ class Row:
     """Median over the rounds of the ratio within a round; its least and largest follow."""
     ratio_min: float
     ratio_max: float
-    authors_seconds: float | None = None
-    """Of a step of the authors' program; not measured here."""
     published_mib: float | None = None
     ours_mib: float | None = None
     memory_ratio: float | None = None
