@@ -54,6 +54,10 @@ def test_what_an_estimator_keeps():
 
 def test_nothing_was_kept(tmp_path):
     assert Calibration.load(tmp_path) is None
+    Calibration(np.ones(1), np.ones(1)).save(tmp_path)  # too few rows to learn from
+    assert Calibration.load(tmp_path) is None
+    Calibration(np.ones(2), np.ones(2)).save(tmp_path)
+    assert Calibration.load(tmp_path) is not None
 
 
 def test_both_as_one_score():

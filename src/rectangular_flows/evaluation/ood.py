@@ -20,9 +20,8 @@ from sklearn.decomposition import PCA
 
 from .._version import __version__
 from ..data.datasets import find_dataset
-from ..data.images import ImagesWarning, holds_images, load_images
+from ..data.images import ImagesWarning, holds_images, load_images, picture_names
 from ..data.rows import Rows, pick, shuffled, take
-from ..data.tables import DataError
 from ..errors import warn
 from ..manifold import RectangularFlow
 from ..metrics.arrays import Array
@@ -301,12 +300,6 @@ def _outside(run: SavedRun, against: str, seed: int, drop_invalid: bool) -> tupl
     images, path = run.flow.kind == "image", Path(against).expanduser()
     if holds_images(against) and not images:
         raise ValueError(f"{run.path} is a model of tables with {run.flow.ambient_dim} columns; {against} holds images")
-    if images and path.is_file() and path.suffix.lower() not in (".npy", ".npz"):
-        wanted = "×".join(map(str, run.flow.data_shape))
-        raise ValueError(
-            f"expected images of {wanted}, as {run.path} was trained on; {against} holds none. "
-            "Give a set of images, a folder of pictures, or a .npy or .npz file"
-        )
     whole: Rows
     if images:
         whole, test = _images(path if path.exists() else against, run.flow.data_shape, seed)
@@ -327,16 +320,10 @@ def _outside(run: SavedRun, against: str, seed: int, drop_invalid: bool) -> tupl
 
 
 def _images(source: str | Path, shape: tuple[int, ...], seed: int) -> tuple[Rows, Rows]:
-    """Training and test images; no test images where the files set none apart. Pictures of a folder are resized."""
-    options: dict[str, Any] = {"validation_fraction": 0.0, "test_fraction": 0.0, "seed": seed}
-    if isinstance(source, Path) and source.is_dir():
-        try:
-            splits = load_images(source, size=(shape[1], shape[2]), **options)
-            if splits.note:
-                warn(ImagesWarning, f"'{source}': {splits.note}")
-        except DataError:  # not plain pictures: a published set has its own size
-            splits = load_images(source, **options)
-    else:
-        splits = load_images(source, **options)
+    """Training and test images; no test images where the files set none apart. Pictures of a folder are scaled."""
+    size = (shape[1], shape[2]) if picture_names(source) is not None else None
+    splits = load_images(source, size=size, validation_fraction=0.0, test_fraction=0.0, seed=seed)
+    if size is not None and splits.note:
+        warn(ImagesWarning, f"'{source}': {splits.note}")
     train, _, test = splits.rows((seed + 1) % 2**31)  # unrelated to the noise of the run's own images
     return train, test

@@ -73,8 +73,9 @@ class Calibration:
 
     @classmethod
     def load(cls, folder: Path) -> Calibration | None:
-        """What :meth:`save` kept; None where there is nothing."""
-        return cls.from_kept(load_tensors(folder / FILE)) if (folder / FILE).exists() else None
+        """What :meth:`save` kept; None where there is nothing, or fewer than two rows."""
+        found = cls.from_kept(load_tensors(folder / FILE)) if (folder / FILE).exists() else None
+        return found if found is not None and len(found.log_density) > 1 else None
 
     def pair(self, scores: Scores) -> tuple[Array, Array]:
         """Log-density and squared distance of other rows, in the units of the calibration."""
