@@ -1,11 +1,10 @@
 """How the settings of the preset ``miniboone`` were chosen: by rows of ``val.npy`` alone, never by the test rows.
 
 ``python -m benchmarks.choose_miniboone --out FOLDER`` splits the published validation rows into three parts. Every candidate
-is trained three times, on two parts, of which a tenth says when to stop, and judged on the third. One question after the
-other, in a fixed order: what shapes the density is chosen by the FID-like score, what shapes the manifold by the mean
-squared distance of the farthest hundredth of the rows from it, each the mean over the three parts. (The largest distance,
-which the first version of this rule went by, is that of one row in each part.) An hour on one core; goes on where it was
-stopped.
+is trained three times, on two parts (a tenth of them says when to stop), and judged on the third. Questions are asked in a
+fixed order: settings of the density are chosen by the FID-like score, those of the manifold by the mean squared distance
+from it of the farthest hundredth of the rows, each a mean over the three parts. (The largest distance, which the first
+version of this rule used, depends on one row in each part.) Takes an hour on one core, and resumes where it was stopped.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ QUESTIONS: tuple[tuple[str, str, tuple[Mapping[str, Any], ...]], ...] = (
 
 @dataclass(frozen=True)
 class Judged:
-    """One candidate on the rows that it has not seen, mean over the parts."""
+    """One candidate on rows that it has not seen: means over the parts."""
 
     fid_like: float
     farthest: float
@@ -61,7 +60,7 @@ class Judged:
 
 
 def judge(settings: Mapping[str, Any], folder: Path) -> Judged:
-    """Train on two parts, judge on the third, three times; what is there already is not done again."""
+    """Train on two parts, judge on the third, three times; finished parts are not repeated."""
     rows = np.load(data_root() / "miniboone" / "val.npy", allow_pickle=False)
     order = np.random.default_rng(0).permutation(len(rows))
     found = []
@@ -91,7 +90,7 @@ def _judge_part(settings: Mapping[str, Any], seen: np.ndarray, unseen: np.ndarra
 
 
 def main() -> None:
-    """Ask all questions, one after the other, and say what came of them."""
+    """Ask all questions, one after the other, and print the answers."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("runs/choose-miniboone"))
     out = parser.parse_args().out

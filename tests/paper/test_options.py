@@ -49,10 +49,13 @@ def test_what_is_given_is_passed_on(asked, tmp_path):
 @pytest.mark.parametrize(
     ("command", "text"),
     [
-        ("images --sets mnits", "no data set 'mnits'. Did you mean 'mnist'"),
-        ("images --methods k10", "no method 'k10'"),
+        (
+            "images --sets mnits",
+            "among mnist, fashion-mnist, cifar10; got 'mnits'. Did you mean 'mnist'",
+        ),
+        ("images --methods k10", "expected a method among exact, k1, two-step, best; got 'k10'"),
         ("tabular --sets powr", "Did you mean 'power'"),
-        ("tabular --methods exact,k2", "no method 'k2'"),
+        ("tabular --methods exact,k2", "got 'k2'"),
         ("tabular --seeds 0", "at least one seed; got 0"),
         ("tabular --grid", "--grid is for circle; got it for tabular"),
         ("ood --sets mnist", "--sets is for tabular and images; got it for ood"),

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..spelling import nearest
+
 
 @dataclass(frozen=True)
 class Request:
@@ -137,12 +139,10 @@ def _chosen(text: str | None, known: tuple[str, ...], default: tuple[str, ...], 
     """The names in a list with commas, each known, in the order in which they are known; the default without a list."""
     if text is None:
         return default
-    from ..spelling import nearest
-
     words = text.split(",")
     for word in words:
         if word not in known:
-            raise ValueError(f"no {what} {word!r}.{nearest(word, known)} Choose from: {', '.join(known)}")
+            raise ValueError(f"expected a {what} among {', '.join(known)}; got {word!r}.{nearest(word, known)}")
     return tuple(name for name in known if name in words)
 
 
