@@ -191,7 +191,8 @@ class Table:
         Raises:
             ValueError: it does not apply; the message says what it is for.
         """
-        off = values[name] in (None, False) or self._places[name][0].default == 0 == values[name]
+        value = values[name]
+        off = value is None or value is False or self._places[name][0].default == 0 == value
         if not (off or self.applies(name, values)):
             text, has, flags = self._why_not(name, values)
             advice = f", or add {' '.join(flags)}" if flags else ""

@@ -72,6 +72,7 @@ def test_mistakes(trained, tmp_path, arguments, message):
         (None, {"data": "here/iris.v2.csv", "latent_dim": 2}, "iris-d2"),
         ("circle", {"data": "circle"}, "circle"),
         ("image-fast", {"data": "mnist"}, "mnist-image-fast"),
+        ("power", {"data": "gas"}, "gas-power"),
     ],
 )
 def test_names_of_runs(preset, values, name):

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from rectangular_flows.flows.coupling import Coupling
-from rectangular_flows.flows.transformers import TRANSFORMERS
+from rectangular_flows.flows import Coupling
 from rectangular_flows.runs.build import build_flow
 from rectangular_flows.settings import FitSettings
 from tests.conftest import shaken
@@ -77,11 +76,11 @@ def test_what_starts_from_data(values, started):
     assert torch.allclose(samples.std(0), z.std(0), rtol=0.1) == started
 
 
-@pytest.mark.parametrize(("scale", "bound"), [("tanh", 0.1), ("exp", 2.0), ("sigmoid", 2.0)])
-def test_the_scale_is_that_of_all_couplings(scale, bound):
-    values = {"scale": scale, **({"bound": bound} if scale == "tanh" else {})}
-    flow = build_flow(model(latent_dim=2, hidden=(8,), latent="realnvp", **values), ROWS, seed=0)
-    transformers = {layer.transformer for layer in flow.modules() if isinstance(layer, Coupling)}
-    assert {type(transformer) for transformer in transformers} == {TRANSFORMERS[scale]}
-    if scale == "tanh":  # of the ambient flow; the latent density keeps its own
-        assert bound in {transformer.bound for transformer in transformers}
+@pytest.mark.parametrize(
+    ("values", "expected"), [({"bound": 0.1}, 0.1), ({"bound": 7.0}, 7.0), ({"scale": "exp"}, 100.0)]
+)
+def test_the_scale_is_that_of_the_couplings(values, expected):
+    """The log-scale of a coupling that its network would make 100."""
+    flow = build_flow(model(latent_dim=2, hidden=(8,), layers=1, mixing="none", **values), ROWS, seed=0)
+    coupling = next(layer for layer in flow.ambient.modules() if isinstance(layer, Coupling))
+    assert coupling.transformer.log_scale(torch.tensor(100.0)).item() == pytest.approx(expected)

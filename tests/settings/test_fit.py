@@ -142,6 +142,22 @@ def test_what_is_switched_off_need_not_apply(values):
     assert FitSettings.from_flat(values) == FitSettings.from_flat(chosen)
 
 
+def test_nothing_of_what_is_not_there_is_refused_too():
+    with pytest.raises(ValueError, match="directions is for ambient = principal"):
+        FitSettings.from_flat({"directions": 0})
+
+
+def test_a_setting_that_was_dropped_decides_nothing():
+    settings = FitSettings.from_flat({"data": "circle"}, {"sphere": True, "standardise": False})
+    assert settings.model.standardise is False
+    assert {"standardise"} <= set(settings.flat())
+
+
+def test_a_latent_restarts_after_a_number_of_epochs_that_is_still_to_be_chosen():
+    flat = {"latent": "mixture", "epochs": "auto", "restart_latent": True}
+    assert FitSettings.from_flat(flat).training.for_rows(500).restart_latent
+
+
 def test_what_applies_is_where_it_belongs():
     values = {"ambient": "principal", "directions": 9, "bound": 0.5, "latent": "mixture", "latent_components": 3}
     model = FitSettings.from_flat(values).model
