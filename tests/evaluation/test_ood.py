@@ -196,7 +196,7 @@ def test_mistakes_are_told(table, pictures, tmp_path, capsys):
     assert "1×28×28" in message
     assert "1×8×8" in message
     assert "Bring them to that shape" in message
-    assert "Expected a folder of pictures, or a .npy or .npz file; got" in refused(
+    assert "Expected a folder of pictures, or a .npy or .npz file" in refused(
         capsys, pictures / "run", "--against", two
     )
 
