@@ -60,3 +60,7 @@ def check_finite(values: Tensor, what: str, advice: str) -> None:
 def warn(category: type[Warning], message: str) -> None:
     """Warn from the caller's caller, so that the line shown is the user's."""
     warnings.warn(message, category, stacklevel=3)
+
+
+class ScatterWarning(UserWarning):
+    """The density of rows around a manifold could not be fitted; the manifold and the density on it are there."""

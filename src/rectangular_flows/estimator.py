@@ -142,7 +142,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             )
         self.flow_ = flow
         self.history_ = [line.flat() for line in run.history]
-        self.calibration_ = calibrate(flow, validation if len(validation) >= _FEW else rows)
+        self.calibration_ = calibrate(flow, validation, train)
         return self
 
     def _settings(self, seed: int) -> FitSettings:

@@ -18,7 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from .densities import as_density
-from .densities.base import Density
+from .densities.base import Density, draw_normal
+from .densities.scatter import Coordinates, Scatter
 from .errors import NonFiniteError, RoundTripWarning, check_finite, in_transform, warn
 from .flows.description import Described
 from .flows.injection import (
@@ -36,6 +37,8 @@ from .volume import Exact
 from .volume.bundle import basis
 from .volume.exact import two_log_volumes
 
+_REDRAWS = 20  # of samples beyond the data, before what is left is moved to the edge
+_MOST_SCATTERED = 256  # dimensions of a mixture of Gaussians
 _CHUNK_SCALARS = 2**25  # of one bundle at its widest place, when no graph is kept: 128 MiB in float32
 
 
@@ -50,6 +53,9 @@ class Scores:
         squared_distance: ‖x − x̂‖² in the units of the data, (B,), float64.
         model_log_prob: log-densities in the model's units (standardised columns, logits of pixels), (B,).
         model_squared_distance: squared distances in the model's units, (B,), float64.
+        ambient_log_prob: log-densities of the rows themselves in R^D, in the units of the data, (B,), float64; NaN for a
+            flow without scatter.
+        model_rows: the rows in the model's units, (B, D).
     """
 
     z: Tensor
@@ -58,6 +64,8 @@ class Scores:
     squared_distance: Tensor
     model_log_prob: Tensor
     model_squared_distance: Tensor
+    ambient_log_prob: Tensor
+    model_rows: Tensor
 
     @classmethod
     def cat(cls, parts: Sequence[Scores]) -> Scores:
@@ -271,6 +279,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
         outer: injections after f̃, in generative order: an orthonormal embedding, logit, standardiser. The trailing ones
             that change units (``Standardise``, ``Logit``) separate the model's units from the user's.
         pad: the padding; a random fixed permutation unless given.
+        scatter: the density of rows around the manifold; :meth:`fit_scatter` fits it after training.
 
     Example:
         >>> import torch
@@ -290,6 +299,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
         outer: Injection | Sequence[Injection] = (),
         *,
         pad: Pad | None = None,
+        scatter: Scatter | None = None,
     ):
         super().__init__()
         for part in (ambient, *([outer] if isinstance(outer, nn.Module) else outer)):
@@ -307,6 +317,8 @@ class RectangularFlow(Manifold, Described, nn.Module):
                 f"the padding is from {self.pad.in_shape[0]} dimensions, but the latent density is on "
                 f"{self.latent.features}"
             )
+        self.scatter: Scatter | None = None
+        self.set_scatter(scatter)
 
     def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]:
         return nn.Module.parameters(self, recurse)
@@ -351,6 +363,151 @@ class RectangularFlow(Manifold, Described, nn.Module):
         if latent:
             self.latent.initialise(x)
 
+    # --- the density in R^D
+
+    def set_scatter(self, scatter: Scatter | None) -> None:
+        """Take a density of rows around the manifold, or let it go; it is saved with the flow."""
+        self.scatter = scatter
+        self._arguments[1]["scatter"] = scatter
+
+    @property
+    def can_scatter(self) -> bool:
+        """Whether its layers allow a density in R^D, with a mixture of at most 256 dimensions."""
+        links = self.layers()[1:]
+        return prod(self.ambient.in_shape) <= _MOST_SCATTERED and all(
+            isinstance(link, Bijection) or link.isometric for link in links
+        )
+
+    @torch.no_grad()
+    def fit_scatter(self, train: Tensor, held_out: Tensor, seed: int = 0) -> None:
+        """Fit the density of rows around the manifold, which stays as it is; see :class:`~.densities.Scatter`.
+
+        Args:
+            train: rows that the flow was trained on, (N, *data_shape).
+            held_out: others, (M, *data_shape), M ≥ 1.
+            seed: of its mixtures.
+
+        Raises:
+            ValueError: f̃ has layers that cannot be inverted.
+
+        Example:
+            >>> from rectangular_flows import flows
+            >>> _ = torch.manual_seed(0)
+            >>> x = torch.randn(300, 3) * torch.tensor([1.0, 1.0, 0.1])
+            >>> flow = RectangularFlow(flows.Identity(3), flows.Identity(2), pad=flows.Pad(2, 3, order="first"))
+            >>> flow.fit_scatter(x[:200], x[200:])
+            >>> flow.ambient_log_prob(x).shape, flow.sample(5, scatter=True).shape
+            (torch.Size([300]), torch.Size([5, 3]))
+        """
+        found = Scatter.fitted(self.coordinates(train), self.coordinates(held_out), self.latent_dim, seed)
+        self.set_scatter(found.to(self.device, self.dtype))
+
+    def coordinates(self, x: Tensor, *, batch_size: int | None = None) -> Coordinates:
+        """The coordinates (z, z′) of rows, and all that a density in R^D needs beside them.
+
+        Raises:
+            ValueError: f̃ has a layer that is neither a bijection nor isometric.
+        """
+        self._check(x, self.data_shape)
+        return Coordinates.cat([self._coordinates(self.to_model_units(part)) for part in self._batches(x, batch_size)])
+
+    def _coordinates(self, y: Tensor) -> Coordinates:
+        inner, outer = self._inner_and_outer()
+        w, outer_log_det, residuals, dropped = _unfold(outer, y)
+        u, log_det, more, also = _unfold(inner, w)
+        z = self.pad.inverse(u)
+        whole = torch.cat((z, self.pad.dropped(u)), dim=1)
+        latent = self.latent.log_prob(z)
+        if also:  # a flow that pads on its way: its other end has more dimensions, so that u stands for both
+            w, log_det, outer_log_det = whole, torch.zeros_like(log_det), outer_log_det + log_det
+        stacked = torch.stack(residuals + more, dim=1) if residuals or more else y.new_zeros(len(y), 0)
+        return Coordinates(
+            y.flatten(1), w.flatten(1), whole, log_det, outer_log_det, stacked, latent, (*dropped, *also)
+        )
+
+    def _inner_and_outer(self) -> tuple[list[Injection], list[Injection]]:
+        """The links of f̃, and those between it and the model's units."""
+        links, units = self.layers(), len(self.unit_layers())
+        inner = len(links_of(self.ambient))
+        return links[1 : 1 + inner], links[1 + inner : len(links) - units]
+
+    def ambient_log_prob(self, x: Tensor, *, batch_size: int | None = None) -> Tensor:
+        r"""Log-density of x itself in R^D, with respect to Lebesgue measure, in the user's units, (B,), float64.
+
+        .. math:: \log p(x) = \log p(z) + \log p(z'|z) + \log|\det \partial \tilde f^{-1}/\partial x|,
+
+        pooled with mixtures of Gaussians: see :class:`~rectangular_flows.densities.Scatter`. It does not depend on
+        which manifold was chosen for its units, so models of different d can be compared by it.
+
+        Raises:
+            ValueError: the flow has no scatter; see :meth:`fit_scatter`.
+        """
+        self._check(x, self.data_shape)
+        scatter = self._scatter()
+
+        def part(rows: Tensor) -> Tensor:
+            return scatter.log_prob(self._coordinates(self.to_model_units(rows))) + self._unit_log_det(rows)
+
+        return self.in_batches(part, x, batch_size)
+
+    def _unit_log_det(self, x: Tensor) -> Tensor:
+        """log|det ∂y/∂x| of the layers between the user's units and the model's, (B,), float64."""
+        return _unfold(self.unit_layers(), x)[1].double()
+
+    def _scatter(self) -> Scatter:
+        if self.scatter is None:
+            raise ValueError(
+                "this flow has no density in R^D yet: flow.fit_scatter(train, held_out) fits one, as rnf fit does at its end"
+            )
+        return self.scatter
+
+    @torch.no_grad()
+    def sample(
+        self,
+        count: int,
+        *,
+        generator: torch.Generator | None = None,
+        batch_size: int | None = None,
+        scatter: bool = False,
+    ) -> Tensor:
+        """Independent draws from the model, (count, *data_shape); reproducible with a generator.
+
+        Args:
+            count: how many.
+            generator: of random numbers.
+            batch_size: rows at a time.
+            scatter: with the scatter of data around the manifold, from the density in R^D; otherwise exactly on it.
+        """
+        if not scatter:
+            return super().sample(count, generator=generator, batch_size=batch_size)
+        if count < 0:
+            raise ValueError(f"expected a number of samples ≥ 0; got {count}")
+        density = self._scatter()
+        y = self._draw(density, count, generator)
+        for _ in range(_REDRAWS):
+            outside = ~density.inside(y)
+            if not bool(outside.any()):
+                break
+            y[outside] = self._draw(density, int(outside.sum()), generator)
+        return self.in_batches(self.to_data_units, density.to_edge(y), batch_size)
+
+    def _draw(self, density: Scatter, count: int, generator: torch.Generator | None) -> Tensor:
+        """Rows in the model's units with their scatter, (count, …), wherever they fall."""
+        inner, outer = self._inner_and_outer()
+        part = density.draw_parts(count, generator)
+        z = self.latent.sample(count, generator)
+        u = torch.cat((z, density.joint.sample_given(z, generator)), dim=1)
+        joint, plain = density.joint.sample(count, generator), density.plain.sample(count, generator)
+        u = torch.where((part == 1)[:, None], joint, u)
+        widths = iter(density.log_scales.exp().flip(0))
+        square = all(isinstance(link, Bijection) for link in inner)
+        if not square:
+            u = torch.where((part == 2)[:, None], plain, u)
+        w = _fold(inner, self.pad.place(u[:, : self.latent_dim], u[:, self.latent_dim :]), widths, generator)
+        if square:
+            w = torch.where((part == 2).view(-1, *[1] * (w.dim() - 1)), plain.view_as(w), w)
+        return _fold(outer, w, widths, generator)
+
     # --- all scores of a row
 
     @torch.no_grad()
@@ -377,11 +534,17 @@ class RectangularFlow(Manifold, Described, nn.Module):
 
     def _score(self, x: Tensor, check: bool) -> Scores:
         view, y = self.in_model_units, self.to_model_units(x)
-        z = view.encode(y)
+        ambient = torch.full((len(x),), torch.nan, dtype=torch.float64, device=x.device)
+        if self.scatter is None:
+            z = view.encode(y)
+        else:
+            at = self._coordinates(y)
+            z = at.u[:, : self.latent_dim]
+            ambient = self.scatter.log_prob(at) + self._unit_log_det(x)
         x_hat, L, y_hat, model_L = two_log_volumes(self, view, z)
         log_prob = self._density(z, x_hat, L, check)
         error, model_error = squared_distance(x, x_hat), squared_distance(y, y_hat)
-        return Scores(z, x_hat, log_prob, error, log_prob + L - model_L, model_error)
+        return Scores(z, x_hat, log_prob, error, log_prob + L - model_L, model_error, ambient, y.flatten(1))
 
 
 class ModelUnits(Manifold):
@@ -401,6 +564,36 @@ class ModelUnits(Manifold):
 
     def parameters(self) -> Iterator[nn.Parameter]:
         return self.flow.parameters()
+
+
+def _unfold(links: Sequence[Injection], x: Tensor) -> tuple[Tensor, Tensor, list[Tensor], list[int]]:
+    """Through the inverses of links: the value, its log-determinant, and the squared residual and size of what was dropped."""
+    log_det, residuals, dropped = x.new_zeros(len(x)), [], []
+    for link in reversed(links):
+        before = x
+        if isinstance(link, Bijection):
+            x, change = link.inverse_with_log_det(x)
+            log_det = log_det + change
+            continue
+        if not link.isometric:
+            raise ValueError(
+                f"a density in R^D needs layers that are bijections or isometric; got {type(link).__name__}"
+            )
+        x = link.inverse(x)
+        if missing := prod(link.out_shape) - prod(link.in_shape):
+            residuals.append((before - link(x)).flatten(1).square().sum(dim=1))
+            dropped.append(missing)
+    return x, log_det, residuals, dropped
+
+
+def _fold(links: Sequence[Injection], x: Tensor, widths: Iterator[Tensor], generator: torch.Generator | None) -> Tensor:
+    """Through links, with normal noise in the dimensions that each embedding leaves out."""
+    for link in links:
+        x = link(x)
+        if prod(link.in_shape) < prod(link.out_shape):
+            moved = x + next(widths) * draw_normal(tuple(x.shape), x, generator)
+            x = x + moved - link(link.inverse(moved))
+    return x
 
 
 def squared_distance(x: Tensor, x_hat: Tensor) -> Tensor:

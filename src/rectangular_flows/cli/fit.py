@@ -35,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console()
     options = {name: getattr(arguments, name) for name in ("overwrite", "quiet", "tensorboard")}
     run, data = run_settings(settings, out, console=console, name=out.name, resume=bool(arguments.resume), **options)
-    calibrate(run.flow.cpu(), data.validation, settings.training.validation_rows).save(out)
+    calibrate(run.flow.cpu(), data.validation, data.train, settings.training.validation_rows).save(out)
     if not arguments.quiet:
         console.print(_summary(run, out, data.note), highlight=False, soft_wrap=True, markup=False)
     return 0

@@ -8,7 +8,9 @@ generalises where flows overfit.
 
 from __future__ import annotations
 
+import math
 import warnings
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +23,10 @@ from .base import Density, draw_normal, standard_normal_log_prob
 _LEAST_VARIANCE = 1e-3  # of a component, in units of the variance of its coordinate, where it starts
 _LEAST_POINTS = 5  # for each component and dimension, where it starts
 _ITERATIONS = 100
+_FITTED_ROWS = 10_000
+_MOST_COMPONENTS = 32
+_FLOORS = (1e-4, 1e-2, 1e-1)  # of the variance of a component, in whitened units
+_PATIENCE = 0.05  # nats below the best at which more components are still tried
 _FAR = 10.0  # times the spread of most points; a larger standard deviation comes from a few far ones
 
 
@@ -66,21 +72,38 @@ class MixtureDensity(Density):
         return self.lower.tril(-1) + torch.diag_embed(self.log_diagonal.exp())
 
     def log_prob(self, z: Tensor) -> Tensor:
-        u = torch.einsum("kij,bkj->bki", self.factors(), z[:, None] - self.means)
-        parts = standard_normal_log_prob(u) + self.log_diagonal.sum(dim=-1)
-        return torch.logsumexp(parts + self.logits.log_softmax(dim=0), dim=1)
+        """log p(z), (B, d) → (B,); of the first m coordinates alone, (B, m) → (B,), by their marginal density.
+
+        A is triangular, so that the marginal density of the first coordinates has the leading block of A for its factor.
+        """
+        return torch.logsumexp(self._parts(z), dim=1)
+
+    def _parts(self, z: Tensor) -> Tensor:
+        """Log-density of every component times its weight, (B, m) → (B, K)."""
+        m = z.shape[1]
+        u = torch.einsum("kij,bkj->bki", self.factors()[:, :m, :m], z[:, None] - self.means[:, :m])
+        return standard_normal_log_prob(u) + self.log_diagonal[:, :m].sum(dim=-1) + self.logits.log_softmax(dim=0)
 
     def sample(self, count: int, generator: torch.Generator | None = None) -> Tensor:
+        return self.sample_given(self.means.new_zeros(count, 0), generator)
+
+    def sample_given(self, z: Tensor, generator: torch.Generator | None = None) -> Tensor:
+        """Draws of the other coordinates given the first m, (B, m) → (B, d − m)."""
+        count, m = z.shape
         device = self.means.device if generator is None else generator.device
-        weights = self.logits.softmax(dim=0).to(device)
-        chosen = torch.multinomial(weights, max(count, 1), replacement=True, generator=generator)[:count]
-        chosen = chosen.to(self.means.device)
-        u = draw_normal((count, self.features), self.means, generator)
-        z = torch.empty_like(u)
+        # the same for all rows when there is nothing to condition on
+        odds = self._parts(z).softmax(dim=1) if m else self.logits.softmax(dim=0)
+        draws = 1 if m else max(count, 1)
+        chosen = torch.multinomial(odds.to(device), draws, replacement=True, generator=generator)
+        chosen = chosen.flatten()[:count].to(self.means.device)
+        u = draw_normal((count, self.features - m), self.means, generator)
+        rest = torch.empty_like(u)
         for k, factor in enumerate(self.factors()):
             mine = chosen == k
-            z[mine] = self.means[k] + torch.linalg.solve_triangular(factor, u[mine].mT, upper=False).mT
-        return z
+            known = (z[mine] - self.means[k, :m]) @ factor[m:, :m].mT
+            solved = torch.linalg.solve_triangular(factor[m:, m:], (u[mine] - known).mT, upper=False).mT
+            rest[mine] = self.means[k, m:] + solved
+        return rest
 
     @torch.no_grad()
     def initialise(self, z: Tensor) -> None:
@@ -119,17 +142,75 @@ class MixtureDensity(Density):
             warnings.simplefilter("ignore", ConvergenceWarning)  # it is where training starts
             model.fit(((rows - mean) / scale).numpy())
 
-        same = torch.arange(self.components) % known  # which of them each component is
+        self._take(model, mean, torch.diag(scale), torch.diag(1 / scale))
+
+    def _take(self, model: Any, mean: Tensor, root: Tensor, inverse: Tensor) -> None:
+        """The components that scikit-learn found for v, where z = mean + root v, root lower triangular."""
+        same = torch.arange(self.components) % model.n_components  # which of them each component is
 
         def spread(values: Tensor) -> Tensor:
             return values[same].to(self.means)
 
         # scikit-learn's factor U of the precision UUᵀ is upper triangular
-        factors = torch.from_numpy(model.precisions_cholesky_).mT / scale
+        factors = torch.from_numpy(model.precisions_cholesky_).mT @ inverse
         self.logits.copy_(spread(torch.from_numpy(model.weights_).log()) - same.bincount()[same].log().to(self.means))
-        self.means.copy_(spread(mean + torch.from_numpy(model.means_) * scale))
+        self.means.copy_(spread(mean + torch.from_numpy(model.means_) @ root.mT))
         self.lower.copy_(spread(factors.tril(-1)))
         self.log_diagonal.copy_(spread(factors.diagonal(dim1=-2, dim2=-1).log()))
+
+    @classmethod
+    @torch.no_grad()
+    def fitted(cls, rows: Tensor, held_out: Tensor, seed: int = 0) -> MixtureDensity:
+        """The mixture of the rows whose number of components is best for rows held out.
+
+        The rows are whitened first, so that directions of little scatter are as good as others; the variance of a component
+        has a floor in these units, which is chosen in the same way.
+
+        Args:
+            rows: (N, d), of which at most 10,000 are used.
+            held_out: (M, d), M ≥ 1.
+            seed: of the EM algorithm.
+        """
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.mixture import GaussianMixture
+
+        rows, held_out = rows[:_FITTED_ROWS].detach().cpu().double(), held_out.detach().cpu().double()
+        mean, root = _root(rows)
+        inverse = torch.linalg.solve_triangular(root, torch.eye(len(root), dtype=root.dtype), upper=False)
+        white, judged = ((part - mean) @ inverse.mT for part in (rows, held_out))
+        best, best_score = None, -math.inf
+        for floor in _FLOORS:
+            rise, count = True, 1
+            while rise and count <= _MOST_COMPONENTS and (count == 1 or len(rows) >= 3 * count * rows.shape[1]):
+                model = GaussianMixture(count, reg_covar=floor, max_iter=_ITERATIONS, random_state=seed)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", ConvergenceWarning)
+                    score = float(model.fit(white.numpy()).score(judged.numpy()))
+                rise = score > best_score - _PATIENCE
+                if score > best_score:
+                    best, best_score = model, score
+                count *= 2
+        if best is None:
+            raise RankDeficientError("no mixture of Gaussians has a finite likelihood on the rows that were held out")
+        density = cls(rows.shape[1], best.n_components, seed).double()
+        density._take(best, mean, root, inverse)
+        return density
+
+
+def _root(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean, and the lower triangular root of the covariance; shrunk towards a multiple of I where rows are few."""
+    from sklearn.covariance import ledoit_wolf
+
+    mean = rows.mean(dim=0)
+    count, size = rows.shape
+    if count > 10 * size:
+        covariance = (rows - mean).mT @ (rows - mean) / count
+        covariance = covariance + 1e-10 * torch.diag(covariance.diagonal() + 1e-30)
+    else:
+        scale = (rows - mean).square().mean(dim=0).sqrt().clamp_min(1e-30)
+        shrunk = torch.from_numpy(ledoit_wolf(((rows - mean) / scale).numpy())[0])
+        covariance = shrunk * scale[:, None] * scale + 1e-10 * torch.diag(scale.square())
+    return mean, torch.linalg.cholesky(covariance)
 
 
 def _scale(rows: Tensor, deviation: Tensor) -> Tensor:

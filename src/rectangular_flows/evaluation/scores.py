@@ -14,16 +14,19 @@ import torch
 from numpy.typing import ArrayLike
 
 from ..data.images import picture_names
-from ..data.rows import Rows, take
+from ..data.rows import Rows, shuffled, take
 from ..data.tables import write_table
+from ..densities.scatter import Scatter
 from ..errors import NumericalError
 from ..manifold import RectangularFlow, Scores
 from ..metrics.arrays import Array
-from ..runs.calibration import Calibration
+from ..runs.calibration import REFERENCE_ROWS, Calibration, neighbour_distance
 from ..runs.saved import SavedRun
 
 _AT_ONCE = 500  # rows between two signs of progress
 _CALIBRATION_ROWS = 5_000
+_ENOUGH = 200  # validation rows to calibrate on them alone
+_FOLDS = 8
 
 
 @dataclass(frozen=True)
@@ -39,6 +42,7 @@ class Score:
         calibrated: whether it needs a calibration, which is None for ``value`` otherwise.
         model_units: whether it is in the model's units, and so left out where these are those of the data.
         written: whether ``rnf score`` writes a column of it.
+        ambient: whether it needs a density in R^D, which models of version 0.1 have not.
     """
 
     name: str
@@ -49,6 +53,11 @@ class Score:
     calibrated: bool = False
     model_units: bool = False
     written: bool = True
+    ambient: bool = False
+
+    def applies(self, flow: RectangularFlow, calibration: Calibration | None) -> bool:
+        """Whether the model has what it needs."""
+        return (calibration is not None or not self.calibrated) and (flow.scatter is not None or not self.ambient)
 
     def __call__(self, scores: Scores, calibration: Calibration | None = None) -> Array:
         """Of every row, (N,), in float64."""
@@ -108,11 +117,27 @@ for _score in (
         written=False,
     ),
     Score(
+        "log_density_ambient",
+        "log-density in all columns",
+        "nats, data units",
+        True,
+        lambda s, _: s.ambient_log_prob,
+        ambient=True,
+    ),
+    Score(
         "outlier_score",
         "outlier score",
-        "−log of two tail probabilities",
+        "−log of a tail probability",
         False,
-        lambda s, calibration: -calibration.combined(*calibration.pair(s)),
+        lambda s, calibration: calibration.outlier_score(s),
+        calibrated=True,
+    ),
+    Score(
+        "p_value",
+        "p-value",
+        "share of usual rows that are as unusual",
+        True,
+        lambda s, calibration: calibration.p_value(calibration.outlier_score(s)),
         calibrated=True,
     ),
     Score("typicality", "typicality", "|log p − mean|, nats", False, _typicality, calibrated=True, written=False),
@@ -138,7 +163,8 @@ def score_rows(
         if tick is not None:
             tick(len(parts[-1].z))
     found = Scores(**{name: value.cpu() for name, value in vars(Scores.cat(parts)).items()})
-    densities = {name: getattr(found, name) for name in ("log_prob", "model_log_prob")}
+    names = ["log_prob", "model_log_prob", *(["ambient_log_prob"] if flow.scatter is not None else [])]
+    densities = {name: getattr(found, name) for name in names}
     distances = {name: getattr(found, name) for name in ("squared_distance", "model_squared_distance")}
     return replace(
         found,
@@ -155,18 +181,61 @@ def _score_batch(flow: RectangularFlow, x: torch.Tensor, check: bool) -> Scores:
             return Scores.cat([_score_batch(flow, part, check) for part in x.tensor_split(2)])
     none = torch.full((1, flow.latent_dim), torch.nan).to(x)
     low, distance, model_distance = none[:, 0], *(torch.full((1,), torch.inf, dtype=torch.float64) for _ in range(2))
+    y, ambient = torch.full_like(x, torch.nan), low.double()
     with torch.no_grad():
         try:  # the log-volume is what fails first
             y = flow.to_model_units(x)
+            if flow.scatter is not None:
+                ambient = flow.ambient_log_prob(x)
             distance, model_distance = flow.reconstruction_error(x), flow.in_model_units.reconstruction_error(y)
         except NumericalError:
             pass
-    return Scores(none, torch.full_like(x, torch.nan), low, distance.to(x.device), low, model_distance.to(x.device))
+    projection = torch.full_like(x, torch.nan)
+    return Scores(none, projection, low, distance.to(x.device), low, model_distance.to(x.device), ambient, y.flatten(1))
 
 
-def calibrate(flow: RectangularFlow, validation: Rows, most: int = _CALIBRATION_ROWS) -> Calibration:
-    """What is usual, from the first validation rows, at most ``most`` of them."""
-    return Calibration.of(score_rows(flow, take(validation, slice(min(most, _CALIBRATION_ROWS)))))
+@torch.no_grad()
+def calibrate(
+    flow: RectangularFlow, validation: Rows, train: Rows | None = None, most: int = _CALIBRATION_ROWS
+) -> Calibration:
+    """What is usual, from rows held out of training.
+
+    Few validation rows say little. Then training rows are used as well, cross-fitted: the density in R^D is fitted anew
+    without each eighth of them, and no row is its own neighbour.
+
+    Args:
+        flow: the trained model.
+        validation: rows held out of training, of which the first ``most`` are used.
+        train: rows that were trained on, for the distance from known rows; without them, and for a flow without a density
+            in R^D, the outlier score is that of the manifold alone.
+        most: rows.
+    """
+    held_out = take(validation, slice(min(most, _CALIBRATION_ROWS)), dtype=flow.dtype)
+    if train is None or flow.scatter is None or flow.kind == "image":
+        return Calibration.of(score_rows(flow, held_out))
+    some = shuffled(len(train), 0)[:REFERENCE_ROWS] if len(train) > REFERENCE_ROWS else slice(None)
+    known = take(train, some, flow.device, flow.dtype)
+    reference = flow.to_model_units(known).flatten(1).double().cpu().numpy()
+    if len(held_out) >= _ENOUGH:
+        return Calibration.of(score_rows(flow, held_out), reference)
+    found = score_rows(flow, torch.cat([known, held_out.to(known)]))
+    at = flow.coordinates(known)
+    unit = found.ambient_log_prob[: len(known)] - flow.scatter.log_prob(at).cpu()
+    folds = torch.arange(len(known)) % _FOLDS
+    values = found.ambient_log_prob.clone()
+    for fold in range(_FOLDS):
+        inside, judged = folds == fold, folds == (fold + 1) % _FOLDS
+        scatter = Scatter.fitted(at[~inside & ~judged], at[judged], flow.latent_dim)
+        values[: len(known)][inside] = scatter.log_prob(at[inside]).cpu() + unit[inside]
+    distance = np.concatenate(
+        [
+            neighbour_distance(reference, reference, themselves=True),
+            neighbour_distance(reference, found.model_rows[len(known) :].double().numpy())
+            if len(held_out)
+            else np.zeros(0),
+        ]
+    )
+    return Calibration.of(replace(found, ambient_log_prob=values), reference, distance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,7 +286,7 @@ def score_file(run: SavedRun, source: str, *, drop_invalid: bool = False, coordi
         how = f"the run was not finished: rnf fit --resume {run.path}" if run.trained else "it was saved without one"
         notes.append(f"no outlier_score, which needs a calibration; {how}")
     for score in SCORES.values():
-        if score.written and (run.calibration is not None or not score.calibrated):
+        if score.written and score.applies(flow, run.calibration):
             columns[score.name] = score(found, run.calibration)
     if coordinates:
         columns |= {f"z{i + 1}": z.double().numpy() for i, z in enumerate(found.z.T)}

@@ -77,6 +77,11 @@ class Pad(Injection):
         """The D − d coordinates that the left inverse drops; zero exactly on the manifold. (B, D − d)."""
         return self._gather(x, 1, dropped=True)
 
+    def place(self, z: Tensor, rest: Tensor) -> Tensor:
+        """z and the D − d coordinates beside it in their places: the inverse of (:meth:`inverse`, :meth:`dropped`)."""
+        whole = torch.cat((z, rest), dim=-1).index_select(-1, self.order.argsort())
+        return whole.unflatten(-1, self.out_shape) if len(self.out_shape) > 1 else whole
+
     def dropped_tangents(self, tangents: Tensor) -> Tensor:
         """The same of a bundle of tangents, (B, K, *shape) → (B, K, D − d)."""
         return self._gather(tangents, 2, dropped=True)

@@ -134,7 +134,7 @@ class CombinedScore:
             raise ValueError(
                 f"expected at least 2 points, all finite, to fit; got {len(density)}, {int(finite.sum())} of them finite"
             )
-        self._density, self._distance = _Tail(-density), _Tail(distance)
+        self._density, self._distance = Tail(-density), Tail(distance)
 
     def __call__(self, log_density: ArrayLike, squared_distance: ArrayLike) -> Array:
         """The score s, (M,), of points; higher is more in-distribution, 0 the best."""
@@ -149,8 +149,12 @@ def _pair(log_density: ArrayLike, squared_distance: ArrayLike) -> tuple[Array, A
     return density, distance
 
 
-class _Tail:
-    """v ↦ log P(V ≥ v), falling without end: empirical up to the threshold u, generalised Pareto beyond it."""
+class Tail:
+    """v ↦ log P(V ≥ v), falling without end: empirical up to the threshold u, generalised Pareto beyond it.
+
+    Args:
+        values: that the law is fitted to, (N,), N ≥ 2, finite.
+    """
 
     def __init__(self, values: Array) -> None:
         self.knots, counts = np.unique(values, return_counts=True)

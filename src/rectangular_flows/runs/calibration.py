@@ -1,7 +1,8 @@
-"""What is usual for a model: the log-densities and distances of rows that were held out of training."""
+"""What is usual for a model: the scores of rows that were held out of training, and a p-value for every other row."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from ..manifold import Scores
 from ..metrics.arrays import Array
-from ..metrics.out_of_distribution import CombinedScore
+from ..metrics.out_of_distribution import CombinedScore, Tail
 from ..storage.files import load_tensors, save_tensors
 
 FILE = "calibration.safetensors"
@@ -23,32 +24,65 @@ _MODEL = {"model_log_prob": "model_log_prob", "model_squared_distance": "model_s
 _DATA = {"log_density": "log_prob", "reconstruction_error": "squared_distance"}
 
 
+_ROWS = {"ambient": "ambient_log_prob", "distance": "neighbour_distance", "reference": "reference_rows"}
+NEIGHBOUR = 3  # whose distance says how far a row is from all known ones
+REFERENCE_ROWS = 5_000
+
+
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """The two scores of held-out rows that say what is usual.
+    """The scores of held-out rows that say what is usual.
+
+    The outlier score of a row is the larger of two −log tail probabilities among these rows: that of its log-density in R^D,
+    and that of its distance from the nearest known rows, both in the model's units:
+
+        s(x) = max(−log P̂(log p ≤ log p(x)), −log P̂(δ ≥ δ(x))).
+
+    Where there is no density in R^D (models of images, and models of version 0.1), it is Fisher's combination of the
+    log-density on the manifold and the squared distance from it: see
+    :class:`~rectangular_flows.metrics.out_of_distribution.CombinedScore`.
 
     Attributes:
         log_density: of the projections, (N,).
         squared_distance: from the manifold, (N,).
         model_units: whether both are in the model's units; those of version 0.1 are in the units of the data.
+        ambient: log-densities in R^D, (N,), or None.
+        distance: from the third nearest of the reference rows, (N,), or None.
+        reference: rows that were trained on, in the model's units, (R, D), or None.
     """
 
     log_density: Array
     squared_distance: Array
     model_units: bool = True
+    ambient: Array | None = None
+    distance: Array | None = None
+    reference: Array | None = None
 
     @classmethod
-    def of(cls, scores: Scores) -> Calibration:
-        """From the scores of held-out rows, without those that are not finite."""
-        pair = np.stack([np.asarray(getattr(scores, name), dtype=np.float64) for name in _MODEL])
-        return cls(*pair[:, np.isfinite(pair).all(axis=0)])
+    def of(cls, scores: Scores, reference: Array | None = None, distance: Array | None = None) -> Calibration:
+        """From the scores of held-out rows, without those that are not finite.
+
+        Args:
+            scores: of the rows.
+            reference: rows that were trained on, in the model's units.
+            distance: of the rows from the reference rows, if these are not to be computed because they share rows.
+        """
+        names = [*_MODEL, *(() if reference is None else ("ambient_log_prob",))]
+        values = np.stack([np.asarray(getattr(scores, name), dtype=np.float64) for name in names])
+        if reference is not None:
+            if distance is None:
+                distance = neighbour_distance(reference, scores.model_rows.double().numpy())
+            values = np.concatenate([values, distance[None]])
+        values = values[:, np.isfinite(values).all(axis=0)]
+        return cls(values[0], values[1], True, *values[2:], *(() if reference is None else (reference,)))
 
     @classmethod
     def from_kept(cls, kept: Mapping[str, ArrayLike]) -> Calibration:
         """The inverse of :meth:`kept`; also takes what version 0.1 kept."""
         model_units = set(_MODEL) <= set(kept)
         density, distance = (np.asarray(kept[name], dtype=np.float64) for name in (_MODEL if model_units else _DATA))
-        return cls(density, distance, model_units)
+        more = {key: np.asarray(kept[name], dtype=np.float64) for key, name in _ROWS.items() if name in kept}
+        return cls(density, distance, model_units, **more)
 
     @classmethod
     def of_estimator(cls, fitted: Mapping[str, Any]) -> Calibration | None:
@@ -61,7 +95,8 @@ class Calibration:
     def kept(self) -> dict[str, Array]:
         """By names that say which units they are in."""
         names = _MODEL if self.model_units else _DATA
-        return dict(zip(names, (self.log_density, self.squared_distance), strict=True))
+        more = {name: getattr(self, key) for key, name in _ROWS.items() if getattr(self, key) is not None}
+        return {**dict(zip(names, (self.log_density, self.squared_distance), strict=True)), **more}
 
     def listed(self) -> dict[str, list[float]]:
         """The same as JSON has it."""
@@ -87,3 +122,96 @@ class Calibration:
     def combined(self) -> CombinedScore:
         """Both as one score."""
         return CombinedScore(self.log_density, self.squared_distance)
+
+    # --- the outlier score
+
+    def tails(self, scores: Scores) -> dict[str, Array]:
+        """The two parts of the outlier score of other rows by name, (N,) each: −log of a tail probability."""
+        if self.reference is None or self.ambient is None or self.distance is None:
+            density, squared = self.pair(scores)
+            return {
+                "log_density": -Tail(-self.log_density)(-density),
+                "distance": -Tail(self.squared_distance)(squared),
+            }
+        distance = self._neighbours(scores.model_rows.double().numpy())
+        return self._tails(scores.ambient_log_prob.double().numpy(), distance)
+
+    def _tails(self, ambient: Array, distance: Array) -> dict[str, Array]:
+        density_tail, distance_tail = self._laws
+        return {"ambient": -density_tail(np.nan_to_num(-ambient, nan=np.inf)), "neighbours": -distance_tail(distance)}
+
+    @cached_property
+    def _laws(self) -> tuple[Tail, Tail]:
+        if self.ambient is None or self.distance is None:
+            raise ValueError("this calibration has no density in R^D")
+        return Tail(-self.ambient), Tail(self.distance)
+
+    def outlier_score(self, scores: Scores) -> Array:
+        """How unusual other rows are, (N,): the larger, the more."""
+        if self.reference is None:
+            return -self.combined(*self.pair(scores))
+        return np.maximum(*self.tails(scores).values())
+
+    @cached_property
+    def usual(self) -> Array:
+        """Outlier scores of the held-out rows themselves, rising."""
+        if self.ambient is None or self.distance is None:
+            found = -self.combined(self.log_density, self.squared_distance)
+        else:
+            found = np.maximum(*self._tails(self.ambient, self.distance).values())
+        return np.sort(found)
+
+    def p_value(self, outlier_score: Array) -> Array:
+        r"""Conformal p-values of outlier scores, (N,).
+
+        .. math:: p = (1 + \#\{i : s_i \ge s\}) / (n + 1)
+
+        Of rows like the held-out ones, a share of at most α has p ≤ α, whatever the model is.
+
+        Reference: Vovk, Gammerman & Shafer, Algorithmic learning in a random world (2005).
+        """
+        above = len(self.usual) - np.searchsorted(self.usual, outlier_score, side="left")
+        return np.asarray((1 + above) / (len(self.usual) + 1), dtype=np.float64)
+
+    def threshold(self, share: float) -> float:
+        """The outlier score above which a share of usual rows lies, at most: p ≤ share exactly where the score exceeds it."""
+        least = math.floor(
+            share * (len(self.usual) + 1) + 1e-9
+        )  # usual rows that may lie at or above, and the row itself
+        if least < 1:
+            return math.inf
+        return float(self.usual[len(self.usual) - least])
+
+    def _neighbours(self, rows: Array) -> Array:
+        distance = np.full(len(rows), np.inf)
+        finite = np.isfinite(rows).all(axis=1) & (np.abs(rows) < _LARGEST).all(axis=1)
+        if finite.any():
+            search = self._search
+            distance[finite] = search.kneighbors(rows[finite])[0][:, -1]
+        return distance
+
+    @cached_property
+    def _search(self) -> Any:
+        return _search(self.reference)
+
+
+_LARGEST = 1e150  # whose square is a number
+
+
+def neighbour_distance(reference: Array, rows: Array, *, themselves: bool = False) -> Array:
+    """Distance of rows from the third nearest reference row, (N,).
+
+    Args:
+        reference: (R, D).
+        rows: (N, D).
+        themselves: whether the rows are the reference rows, of which each is to leave out itself.
+    """
+    search = _search(reference, 1 if themselves else 0)
+    found: Array = search.kneighbors(rows)[0][:, -1]
+    return found
+
+
+def _search(reference: Any, more: int = 0) -> Any:
+    from sklearn.neighbors import NearestNeighbors
+
+    return NearestNeighbors(n_neighbors=min(NEIGHBOUR + more, len(reference))).fit(reference)

@@ -160,6 +160,8 @@ class TrainingConfig:
             "reconstruction", "fid-like", or a metric passed to fit.
         evaluate_every: epochs between validations.
         validation_rows: the most rows a validation uses.
+        scatter: after training, fit the density of rows around the manifold, for log-densities in all columns, samples
+            with their scatter, and the outlier score.
         seed: of the order of the batches and of every random draw.
         dtype: "float32" or "float64"; none: that of the flow.
         device: "auto" (a GPU if there is one), "cpu", "cuda", …
@@ -192,6 +194,7 @@ class TrainingConfig:
     monitor: str = "objective"
     evaluate_every: int = 1
     validation_rows: int = 20_000
+    scatter: bool = True
     seed: int = 0
     dtype: Literal["float32", "float64"] | None = None
     device: str = "auto"

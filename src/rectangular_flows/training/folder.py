@@ -135,11 +135,11 @@ class RunFolder:
         if self.writes:
             save_checkpoint(self.checkpoint, run.flow, optimiser, average, run.progress, run.best_weights)
 
-    def save_model(self, run: Run, facts: Mapping[str, Any]) -> None:
-        """The model with its best weights so far, or with those it has."""
+    def save_model(self, run: Run, facts: Mapping[str, Any], final: bool = False) -> None:
+        """The model with its best weights so far, or with those it has; in the end as it is."""
         if self.writes:
             model = copy.deepcopy(run.flow)
-            if run.best_weights:
+            if run.best_weights and not final:
                 model.load_state_dict(run.best_weights)
             save_model(model, self.path, **facts)
 

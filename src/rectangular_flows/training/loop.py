@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from ..data.rows import Rows, mix, shuffled, split, take
-from ..errors import NonFiniteError, NumericalError
+from ..errors import NonFiniteError, NumericalError, ScatterWarning, warn
 from ..manifold import RectangularFlow
 from .average import Average
 from .checkpoint import load_checkpoint
@@ -35,6 +35,7 @@ Watcher = Callable[[Run], None]
 
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 _START_ROWS = 40_000
+_SCATTER_ROWS = 10_000
 _DONE = "all epochs done"
 
 
@@ -91,6 +92,7 @@ def fit(
     world = World(choose_device(config.device))
     devices = [world.device] if world.device.type == "cuda" else []
     with world.open(), torch.random.fork_rng(devices):
+        flow.set_scatter(None)  # of other weights
         flow.to(world.device, None if config.dtype is None else getattr(torch, config.dtype)).train()
         train, rest = split(data, validation, flow.data_shape, config.seed)
         config = config.for_rows(len(train))
@@ -172,6 +174,7 @@ class _Loop:
                 raise Interrupted(f"stopped in {where}; everything is saved. {how}", self.signals.number or 2) from None
         if not self.run.use_best():  # nothing was ever judged: the weights that would have been
             self.average.swap()
+        self._fit_scatter()
         self.run.seconds = time.perf_counter() - self.started
         self.flow.eval()
         return self.run
@@ -292,6 +295,20 @@ class _Loop:
             self.folder.save_checkpoint(self.run, self.optimiser, self.average)
             self.folder.save_model(self.run, self.facts)
         self.saved = time.perf_counter()
+
+    def _fit_scatter(self) -> None:
+        """The density of rows around the manifold, which is a function of the flow: resuming a finished run repairs it."""
+        if not self.config.scatter or not len(self.held_out) or not self.flow.can_scatter:
+            return
+        order = shuffled(len(self.train), self.config.seed)[:_SCATTER_ROWS]
+        rows = take(self.train, order, self.held_out.device, self.held_out.dtype)
+        try:
+            self.flow.fit_scatter(rows, self.held_out[:_SCATTER_ROWS], self.config.seed)
+        except NumericalError as error:
+            warn(ScatterWarning, f"no density in R^D was fitted: {error}")
+            return
+        if self.folder is not None:
+            self.folder.save_model(self.run, self.facts, final=True)
 
     def _failure(self, error: NumericalError) -> NonFiniteError:
         restored = self.run.use_best()
