@@ -32,7 +32,7 @@ _GIVEN = (
     *("layers", "hidden", "latent", "beta", "target_error", "volume", "probes"),
     *("epochs", "batch_size", "learning_rate", "patience", "dtype", "device"),
 )
-_FEW = 20  # rows that are too few to calibrate on
+_AUTO_SHARE = 0.01  # of usual rows that contamination = "auto" lets be called outliers
 
 
 # dataclasses, because these write the constructor that scikit-learn reads the parameters from; also that of a subclass
@@ -44,19 +44,22 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     :class:`~rectangular_flows.RectangularFlow`.
 
     Args:
-        latent_dim: d, the dimension of the manifold, from 1 to the number of columns; or "auto", by the intrinsic
-            dimension of the data.
+        latent_dim: d, the dimension of the manifold, from 1 to the number of columns; or "auto", the smallest that keeps
+            95 % of the variance of rows held out.
         layers: couplings of the ambient flow.
         hidden: widths of the network of each coupling.
-        latent: the latent density: "spline", "autoregressive", "realnvp", "mixture", "affine" or "identity".
-        beta: weight of the squared reconstruction error, in standardised units.
-        target_error: mean squared reconstruction error to meet, in standardised units; beta then adapts.
+        latent: the latent density: "auto" (a mixture for few rows, splines for many), "spline", "autoregressive",
+            "realnvp", "mixture", "affine" or "identity".
+        beta: weight of the squared reconstruction error, in standardised units; with a target_error, its first value.
+        target_error: mean squared reconstruction error to meet, in standardised units; beta then adapts. "auto": little
+            more than what the manifold reaches without the likelihood. None: beta stays as it is.
         volume: "exact" or "stochastic" gradient of the log-volume.
         probes: random tangents for each row, if stochastic.
-        epochs: passes over the data; "auto": by the number of rows, some 3,000 steps.
+        epochs: passes over the data; "auto": by the number of rows.
         batch_size: rows a step.
         learning_rate: peak of the cosine schedule.
-        patience: stop after this many epochs without a better objective on the validation rows; None trains to the end.
+        patience: stop after this many epochs without a better objective on the validation rows; "auto": after a fifth of
+            all; None trains to the end.
         validation_fraction: share of the rows that chooses the best weights.
         dtype: "float32" or "float64".
         device: "auto", "cpu", "cuda", …
@@ -79,18 +82,18 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         ((200, 1), (200,), (5, 3))
     """
 
-    latent_dim: int | Literal["auto"] = 2
+    latent_dim: int | Literal["auto"] = "auto"
     layers: int = 6
     hidden: tuple[int, ...] = (64, 64)
-    latent: str = "spline"
+    latent: str = "auto"
     beta: float = 50.0
-    target_error: float | None = None
+    target_error: float | Literal["auto"] | None = "auto"
     volume: Literal["exact", "stochastic"] = "exact"
     probes: int = 1
     epochs: int | Literal["auto"] = "auto"
-    batch_size: int = 500
+    batch_size: int = 250
     learning_rate: float = 2e-3
-    patience: int | None = None
+    patience: int | Literal["auto"] | None = "auto"
     validation_fraction: float = 0.1
     dtype: Literal["float32", "float64"] = "float32"
     device: str = "auto"
@@ -111,8 +114,8 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         rows = self._rows(X, reset=True)
         if not 0 < self.validation_fraction < 1:
             raise ValueError(f"expected 0 < validation_fraction < 1; got {self.validation_fraction}")
-        self.latent_dim_ = self._dimension(rows)
         seed = int(check_random_state(self.random_state).randint(2**31))
+        self.latent_dim_ = self._dimension(rows, seed)
         order = shuffled(len(rows), seed)
         held_out = max(1, round(self.validation_fraction * len(rows)))
         validation, train = rows[order[:held_out]], rows[order[held_out:].sort().values]
@@ -121,7 +124,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 f"expected more rows to train on than latent_dim = {self.latent_dim_}; got n_samples = {len(rows)}, of "
                 f"which {held_out} validate. Give more rows, or a smaller latent_dim"
             )
-        settings = self._settings(seed)
+        settings = self._settings(seed, self.latent_dim_)
         names = getattr(self, "feature_names_in_", ())
         flow = build_flow(
             settings.model,
@@ -145,12 +148,12 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self.calibration_ = calibrate(flow, validation, train)
         return self
 
-    def _settings(self, seed: int) -> FitSettings:
+    def _settings(self, seed: int, latent_dim: int) -> FitSettings:
         """Those of ``rnf fit``, and in their place what the estimator was given."""
         given = {name: _plain(getattr(self, name)) for name in _GIVEN}
         if (self.volume, self.probes) == ("exact", 1):  # its default, which says nothing
             del given["probes"]
-        given |= {"latent_dim": self.latent_dim_, "seed": seed}
+        given |= {"latent_dim": latent_dim, "seed": seed}
         return FitSettings.from_flat(given, read_preset(DEFAULT_PRESET))
 
     def _display(self) -> Any:
@@ -160,12 +163,12 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
         return TrainingDisplay(Console(stderr=True), type(self).__name__, quiet=not self.verbose)
 
-    def _dimension(self, rows: Tensor) -> int:
+    def _dimension(self, rows: Tensor, seed: int) -> int:
         columns = rows.shape[1]
         if self.latent_dim == "auto":
-            from .metrics.dimension import estimate_dimension
+            from .runs.dimension import choose_dimension
 
-            return estimate_dimension(rows.numpy()).suggestion if columns > 1 else 1
+            return choose_dimension(self._settings(seed, 1).model, rows, seed, getattr(torch, self.dtype)).value
         if not isinstance(self.latent_dim, int | np.integer) or not 1 <= self.latent_dim <= columns:
             raise ValueError(
                 f"expected latent_dim from 1 to the number of columns, or 'auto'; got {self.latent_dim!r} with "
@@ -227,7 +230,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """
         rows = self._rows(X)
         found, calibration = score_rows(self.flow_, rows, check=True), self.calibration_
-        usual = [name for name, score in SCORES.items() if calibration is not None or not score.calibrated]
+        usual = [name for name, score in SCORES.items() if score.applies(self.flow_, calibration)]
         return {name: SCORES[name](found, calibration) for name in names or usual}
 
     def score_samples(self, X: ArrayLike) -> Array:
@@ -235,10 +238,12 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return self.scores(X, "log_density")["log_density"]
 
     def score(self, X: ArrayLike, y: Any = None) -> float:
-        """Minus the training objective, in standardised units: log-density less beta times the squared distance."""
-        found = self.scores(X, "log_density_model", "reconstruction_error_model")
-        density, error = found.values()
-        return float((density - self.beta * error).mean())
+        """Mean log-density of the rows themselves in all columns, in the units of X.
+
+        It is comparable across latent dimensions, weights of the reconstruction error and networks, and across other
+        libraries' densities; so grid search and cross-validation choose by it.
+        """
+        return float(self.scores(X, "log_density_ambient")["log_density_ambient"].mean())
 
     def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
         """New rows, (n_samples, D); by ``random_state``, or else by the estimator's."""
@@ -309,13 +314,16 @@ def _plain(value: Any) -> Any:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RectangularFlowOutlierDetector(OutlierMixin, RectangularFlowEstimator):
-    """Rows that do not belong: far from the manifold, or where its density is low, judged together.
+    """Rows that do not belong: unlikely under the density in all columns, or far from every known row.
 
-    ``score_samples`` is here minus the outlier score of ``rnf score``, from the tail probabilities of log-density and
-    distance among rows that were held out of training; the log-density alone is :meth:`log_density`.
+    ``score_samples`` is here minus the outlier score of ``rnf score``, from tail probabilities among rows that were held
+    out of training (see :class:`~rectangular_flows.runs.calibration.Calibration`); the log-density on the manifold alone
+    is :meth:`log_density`.
 
     Args:
-        contamination: the share of the rows that ``predict`` calls outliers.
+        contamination: the share of new rows like those of ``fit`` that ``predict`` calls outliers, from 0 to 0.5. It is a
+            promise about rows that the model has not seen; of the rows of ``fit`` themselves, somewhat fewer exceed the
+            threshold. 0 calls those outliers that are more unusual than every known row; "auto" is 0.01.
         settings: every other argument of :class:`RectangularFlowEstimator`.
 
     Attributes:
@@ -329,16 +337,23 @@ class RectangularFlowOutlierDetector(OutlierMixin, RectangularFlowEstimator):
         array([-1])
     """
 
-    contamination: float = 0.1
+    contamination: float | Literal["auto"] = 0.1
     offset_: float = field(init=False)
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Learn what is usual from the rows of X, and the threshold that calls ``contamination`` of them outliers."""
-        if not 0 < self.contamination <= 0.5:
-            raise ValueError(f"expected 0 < contamination ≤ 0.5; got {self.contamination}")
+        share = _AUTO_SHARE if self.contamination == "auto" else self.contamination
+        if isinstance(share, str) or not 0 <= share <= 0.5:
+            raise ValueError(f"expected 0 ≤ contamination ≤ 0.5, or 'auto'; got {self.contamination!r}")
         super().fit(X, y)
-        self.offset_ = float(np.quantile(self.score_samples(X), self.contamination))
+        if self.calibration_ is None:
+            raise ValueError("no row has a finite density under the model: check the data for extreme values")
+        self.offset_ = -self.calibration_.threshold(share)
         return self
+
+    def p_value(self, X: ArrayLike) -> Array:
+        """Share of usual rows that are at least as unusual as each row, (N,): conformal p-values."""
+        return self.scores(X, "p_value")["p_value"]
 
     def log_density(self, X: ArrayLike) -> Array:
         """Log-density of the projection of every row, (N,)."""

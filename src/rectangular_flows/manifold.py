@@ -567,7 +567,7 @@ class ModelUnits(Manifold):
 
 
 def _unfold(links: Sequence[Injection], x: Tensor) -> tuple[Tensor, Tensor, list[Tensor], list[int]]:
-    """Through the inverses of links: the value, its log-determinant, and the squared residual and size of what was dropped."""
+    """Through the inverses of links: the value, its log-determinant; of every embedding, residual² and dimensions dropped."""
     log_det, residuals, dropped = x.new_zeros(len(x)), [], []
     for link in reversed(links):
         before = x

@@ -48,7 +48,7 @@ def _summary(run: Run, out: Path, note: str) -> str:
     judged = [line for line in run.history if line.epoch == run.best_epoch]
     best = judged[0] if judged else run.history[-1]
     which = f"the best weights are those of epoch {best.epoch}" if judged else "no epoch was judged; the last weights"
-    target, images = run.config.target_error, run.flow.kind == "image"
+    target, images = run.progress.target, run.flow.kind == "image"
     notes = [note] if note else []
     if target is not None and best.reconstruction > 1.05 * target:
         notes.append(

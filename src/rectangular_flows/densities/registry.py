@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..flows import Bijection
     from .base import Density
 
+FEW_ROWS = 5_000  # below which a mixture generalises better than splines
 Activation = Literal["silu", "tanh", "relu"]
 
 
@@ -103,6 +104,11 @@ class Components:
             raise ValueError(f"expected latent_components of at least 1; got {self.latent_components}")
 
 
+@dataclass(frozen=True)
+class AutoSettings(Layers, Components):
+    """Of a density chosen by the number of rows."""
+
+
 def _realnvp(settings: RealNVPLayers, dim: int) -> Bijection:
     from ..flows import RealNVP
 
@@ -155,6 +161,13 @@ for _kind in (
         starts_from_data=True,
     ),
     LatentKind("mixture", "of Gaussians: for few rows in many dimensions", Components, _mixture, starts_from_data=True),
+    LatentKind(
+        "auto",
+        f"a mixture below {FEW_ROWS:,} rows, splines above",
+        AutoSettings,
+        _mixture,
+        starts_from_data=True,
+    ),
     LatentKind("affine", "a Gaussian with a learned shift and scale", Nothing, _affine),
     LatentKind("identity", "the standard Gaussian", Nothing, _identity, trains=False),
 ):

@@ -10,7 +10,7 @@ import torch
 
 from .. import flows
 from ..data.rows import Rows, shuffled, take
-from ..densities.registry import LATENTS
+from ..densities.registry import FEW_ROWS, LATENTS
 from ..manifold import RectangularFlow
 from ..settings import ModelSettings
 from ..settings.model import Couplings, MultiscaleSettings, PrincipalSettings, RealNVPSettings
@@ -62,7 +62,10 @@ def build_flow(
         for layer in outer:
             if isinstance(layer, flows.Standardise):
                 _check_precision(layer, dtype, columns)
-        latent = LATENTS[settings.latent.name]
+        name = settings.latent.name
+        if name == "auto":
+            name = "mixture" if len(train) < FEW_ROWS else "spline"
+        latent = LATENTS[name]
         flow = RectangularFlow(ambient, latent.build(settings.latent.settings, dim), outer, pad=pad).to(dtype)
         if chosen.starts_from_data or latent.starts_from_data:
             # images are in the order of their files, which may be that of their classes

@@ -174,12 +174,12 @@ class Calibration:
         return np.asarray((1 + above) / (len(self.usual) + 1), dtype=np.float64)
 
     def threshold(self, share: float) -> float:
-        """The outlier score above which a share of usual rows lies, at most: p ≤ share exactly where the score exceeds it."""
+        """The outlier score above which at most a share of usual rows lies: scores above it have p ≤ share."""
         least = math.floor(
             share * (len(self.usual) + 1) + 1e-9
         )  # usual rows that may lie at or above, and the row itself
         if least < 1:
-            return math.inf
+            return float(self.usual[-1])  # rows more unusual than every known one
         return float(self.usual[len(self.usual) - least])
 
     def _neighbours(self, rows: Array) -> Array:

@@ -34,12 +34,19 @@ def run_settings(
     known = SavedRun(out).known if resume and out is not None else None
     data = prepare(settings.data, settings.model.latent_dim, seed, known=known)
     if settings.model.latent_dim == "auto":
-        from ..metrics import estimate_dimension  # slow to import, and every job is a process of its own
+        from .dimension import choose_dimension, estimated  # slow to import, and every job is a process of its own
 
-        found = estimate_dimension(some_rows(data.train, seed), seed=seed)
-        settings = replace(settings, model=replace(settings.model, latent_dim=found.suggestion))
+        images = data.image_shape is not None
+        found = (
+            estimated(some_rows(data.train, seed), seed)
+            if images
+            else choose_dimension(
+                settings.model, data.train, seed, getattr(torch, settings.training.dtype or "float32")
+            )
+        )
+        settings = replace(settings, model=replace(settings.model, latent_dim=found.value))
         if not quiet:
-            console.print(f"latent dimension {found.suggestion}, by its estimates", highlight=False)
+            console.print(f"latent dimension {found.value}: {found.reason}", highlight=False)
     flow = build_flow(
         settings.model,
         data.train,

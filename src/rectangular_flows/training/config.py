@@ -15,7 +15,8 @@ from .optimisers import OPTIMISERS
 if TYPE_CHECKING:
     from ..volume import Exact, Stochastic
 
-_AUTO_STEPS, _AUTO_EPOCHS, _AUTO_ROWS = 3_000, 500, 50_000
+_AUTO_STEPS, _STEPS_PER_ROOT = (600, 3_000), 22.0  # of epochs = "auto"
+_AUTO_ROWS, _VALIDATIONS = 50_000, 30
 
 
 @dataclass(frozen=True)
@@ -128,12 +129,14 @@ class TrainingConfig:
             reconstruction, which trains the manifold.
         volume: gradient of the log-volume: "exact" or "stochastic".
         beta: weight of the squared reconstruction error, summed over dimensions; with target_error, its first value.
-        target_error: mean squared reconstruction error to meet; beta adapts by dual ascent until it is met.
+        target_error: mean squared reconstruction error to meet; beta adapts by dual ascent until it is met. "auto" takes
+            1.25 times what the manifold reaches on the validation rows before the likelihood counts (see anneal), and no more
+            than what it started with: the likelihood then cannot buy density with distance.
         dual_rate: speed of that adaptation: the largest relative change of beta in a step.
         tail_weight: exponent a of the weight |y|^(2a) of a row in the reconstruction error, by its distance from the
             centre of the data and 1 on average. Above 0 (say 0.5 to 1), rows far out are reconstructed better.
         epochs: passes over the training data (for "two-step", one pass of each kind); "auto" chooses by the number of
-            rows: some 3,000 steps, and at most 500 epochs.
+            rows: from 600 steps for few rows to 3,000 for many.
         latent_epochs: more epochs after those, in which the latent density trains alone on the best manifold so far; their
             schedule starts anew. If epochs is "auto", half as many.
         restart_latent: before latent_epochs, let the latent density start from data once more (a mixture: by the EM
@@ -147,7 +150,7 @@ class TrainingConfig:
         schedule: "constant", "cosine" (to zero over all epochs) or "one-cycle" (up for 30 % of them, then down).
         warm_up: epochs over which the learning rate rises linearly from zero.
         anneal: (start, end) between which the weight of the likelihood rises linearly from 0 to 1.
-        anneal_in: whether these are "epochs" or "steps".
+        anneal_in: whether these are "epochs", "steps", or the "share" of all epochs.
         start_latent: when the annealing starts, let the latent density start from data once more (its whitening): by then
             the manifold has moved.
         clip: largest norm of the gradient; none: no limit.
@@ -155,10 +158,10 @@ class TrainingConfig:
         volume_fraction: share of each batch whose log-volume is computed; unbiased, and cheaper in proportion.
         memory: MiB that a step's graph may take; larger batches are taken in parts whose gradients add up.
         patience: stop after so many epochs without improvement, counted from the end of the annealing; none: train to the
-            end. The best weights are kept either way.
+            end; "auto": a fifth of all epochs. The best weights are kept either way.
         monitor: what improvement is judged by, on the validation rows, lower being better: "objective", "nll",
             "reconstruction", "fid-like", or a metric passed to fit.
-        evaluate_every: epochs between validations.
+        evaluate_every: epochs between validations; "auto": some 30 validations in all.
         validation_rows: the most rows a validation uses.
         scatter: after training, fit the density of rows around the manifold, for log-densities in all columns, samples
             with their scatter, and the outlier score.
@@ -170,7 +173,7 @@ class TrainingConfig:
     method: Literal["ml", "two-step"] = "ml"
     volume: Exact | Stochastic = choice(VOLUMES, "exact", _ML, default_factory=_exact, describe=describe_volume)
     beta: float = 50.0
-    target_error: float | None = only(None, _ML)
+    target_error: float | Literal["auto"] | None = only(None, _ML)
     dual_rate: float = only(0.02, when("target_error"))
     tail_weight: float = 0.0
     epochs: int | Literal["auto"] = 100
@@ -184,15 +187,15 @@ class TrainingConfig:
     schedule: Literal["constant", "cosine", "one-cycle"] = "constant"
     warm_up: float = 0.0
     anneal: tuple[float, float] = (0.0, 0.0)
-    anneal_in: Literal["epochs", "steps"] = only("epochs", when("anneal"))
+    anneal_in: Literal["epochs", "steps", "share"] = only("epochs", when("anneal"))
     start_latent: bool = only(False, _STARTS)
     clip: float | None = None
     ema: float | None = None
     volume_fraction: float = only(1.0, _ML)
     memory: float = 2048.0
-    patience: int | None = None
+    patience: int | Literal["auto"] | None = None
     monitor: str = "objective"
-    evaluate_every: int = 1
+    evaluate_every: int | Literal["auto"] = 1
     validation_rows: int = 20_000
     scatter: bool = True
     seed: int = 0
@@ -247,15 +250,23 @@ class TrainingConfig:
 
         Example:
             >>> [TrainingConfig(epochs="auto").for_rows(n).epochs for n in (1_000, 20_000, 1_000_000)]
-            [500, 75, 30]
+            [389, 70, 30]
         """
-        if self.epochs != "auto":
-            return self
-        epoch_rows = self.epoch_rows or (_AUTO_ROWS if rows > _AUTO_ROWS else None)
-        steps = math.ceil(min(rows, epoch_rows or rows) / self.batch_size)
-        epochs = min(_AUTO_EPOCHS, math.ceil(_AUTO_STEPS / steps))
-        alone = self.latent_epochs or (0 if self.monitor == "reconstruction" else epochs // 2)
-        return replace(self, epochs=epochs, epoch_rows=epoch_rows, latent_epochs=alone)
+        planned = self
+        if self.epochs == "auto":
+            epoch_rows = self.epoch_rows or (_AUTO_ROWS if rows > _AUTO_ROWS else None)
+            steps = math.ceil(min(rows, epoch_rows or rows) / self.batch_size)
+            epochs = math.ceil(self._auto_steps(rows) / steps)
+            alone = self.latent_epochs or (0 if self.monitor == "reconstruction" else epochs // 3)
+            planned = replace(self, epochs=epochs, epoch_rows=epoch_rows, latent_epochs=alone)
+        every = max(1, planned.whole_epochs // _VALIDATIONS) if self.evaluate_every == "auto" else self.evaluate_every
+        patience = max(1, planned.whole_epochs // 5) if self.patience == "auto" else self.patience
+        return replace(planned, evaluate_every=every, patience=patience)
+
+    def _auto_steps(self, rows: int) -> int:
+        """More for more rows: as the square root of their number, within bounds."""
+        least, most = _AUTO_STEPS
+        return round(min(max(_STEPS_PER_ROOT * math.sqrt(rows), least), most))
 
     def settings(self) -> dict[str, Any]:
         """Every setting that applies as a plain value, those of the volume beside the others."""

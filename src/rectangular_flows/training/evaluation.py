@@ -53,8 +53,19 @@ def metrics_for(config: TrainingConfig, metrics: Mapping[str, Metric] | None) ->
     return chosen
 
 
+def judged_by(nll: float, reconstruction: float, target: float) -> float:
+    """The negative log-likelihood, plus a penalty where the error exceeds its target by more than 5 %."""
+    return nll + _INFEASIBLE * max(0.0, reconstruction / target - 1.05)
+
+
 @torch.no_grad()
-def evaluate(flow: RectangularFlow, rows: Tensor, config: TrainingConfig, metrics: Mapping[str, Metric]) -> Values:
+def evaluate(
+    flow: RectangularFlow,
+    rows: Tensor,
+    config: TrainingConfig,
+    metrics: Mapping[str, Metric],
+    target: float | None = None,
+) -> Values:
     """All of it on the validation rows. Where the manifold is degenerate the likelihood is NaN, with a warning."""
     exact = Objective(flow, Exact(), config.beta)
     nll = latent = reconstruction = 0.0
@@ -71,6 +82,6 @@ def evaluate(flow: RectangularFlow, rows: Tensor, config: TrainingConfig, metric
         if config.method == "two-step":
             latent += share * float(exact(part, part="likelihood").loss)
     objective = (latent if config.method == "two-step" else nll) + config.beta * reconstruction
-    if config.target_error is not None:  # β changes, so that its objective is no yardstick: likelihood if feasible
-        objective = nll + _INFEASIBLE * max(0.0, reconstruction / config.target_error - 1.05)
+    if target is not None:  # β changes, so that its objective is no yardstick: likelihood if feasible
+        objective = judged_by(nll, reconstruction, target)
     return Values(objective, nll, reconstruction, {name: float(metric(flow, rows)) for name, metric in metrics.items()})

@@ -19,7 +19,7 @@ from .average import Average
 from .checkpoint import load_checkpoint
 from .config import TrainingConfig
 from .distributed import World
-from .evaluation import Metric, Values, evaluate, metrics_for
+from .evaluation import Metric, Values, evaluate, judged_by, metrics_for
 from .folder import RunFolder, read_history
 from .memory import backward_in_parts, rows_within
 from .objective import Objective, Terms
@@ -36,6 +36,8 @@ Watcher = Callable[[Run], None]
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 _START_ROWS = 40_000
 _SCATTER_ROWS = 10_000
+_TOLERANCE = 1.25  # of target_error = "auto", over what was reached before the likelihood counts
+_LEAST_TARGET, _MOST_BETA = 1e-6, 1e6
 _DONE = "all epochs done"
 
 
@@ -127,7 +129,8 @@ class _Loop:
         self.optimiser = make_optimiser(self.parameters, config)
         self.average = Average(flow, config.ema)
         self.plan = Plan(config, len(train), any(p.requires_grad for p in flow.latent.parameters()))
-        self.run = Run(flow, config, folder=out, progress=Progress(config.beta))
+        fixed = None if config.target_error == "auto" else config.target_error
+        self.run = Run(flow, config, folder=out, progress=Progress(config.beta, target=fixed))
         self.progress = self.run.progress
         self.progress.steps = self.plan.steps(self.progress)
         first = take(train, slice(8), held_out.device, held_out.dtype)
@@ -181,6 +184,8 @@ class _Loop:
 
     def _epoch(self, on_step: Watcher | None, on_epoch: Watcher | None) -> None:
         progress, config, plan, first = self.progress, self.config, self.plan, self.world.first
+        if config.target_error == "auto" and progress.start is None:
+            self._judge_start()
         while progress.turn < len(plan.passes(progress)):
             order = shuffled(len(self.train), config.seed, progress.epoch, progress.turn)
             batches = order[: plan.epoch_rows].split(config.batch_size)
@@ -196,7 +201,8 @@ class _Loop:
         epoch = progress.epoch + 1
         if epoch % config.evaluate_every == 0 or epoch == plan.last_epoch(progress):
             with self.average.in_place():
-                values = self._unless_stopped(evaluate, self.flow, self.held_out, config, self.metrics)
+                given = self.flow, self.held_out, config, self.metrics, progress.target
+                values = self._unless_stopped(evaluate, *given)
                 self._judge(epoch, values)
             if on_epoch is not None and first:
                 on_epoch(self.run)
@@ -221,6 +227,8 @@ class _Loop:
         part, weight = self.plan.passes(self.progress)[self.progress.turn], self.plan.weight(self.progress)
         if part == "likelihood" and (weight == 0 or not self.plan.latent_trains):
             return None
+        if weight > 0 and self.config.target_error == "auto" and self.progress.target is None:
+            self._set_target()
         if self.config.start_latent and weight > 0 and not self.progress.latent_started:
             self._start_latent()
         for parameter in self.parameters:
@@ -249,7 +257,7 @@ class _Loop:
         loss, error = float(terms.loss), float(terms.reconstruction)
         progress.add(loss=loss, error=error, norm=float(norm))
         if not math.isnan(error):  # of a pass without a reconstruction
-            progress.beta = self.world.agree(dual_step(config, progress.beta, error))
+            progress.beta = self.world.agree(dual_step(config, progress.beta, error, progress.target))
 
     # --- after an epoch
 
@@ -257,6 +265,7 @@ class _Loop:
         """A line of the history; the best weights if these are better; whether to stop."""
         progress, run = self.progress, self.run
         seconds = time.perf_counter() - self.started
+        progress.least_error = min(progress.least_error, float(values.reconstruction))
         line = progress.line(epoch, values, self.plan.weight(progress), self.plan.rate(progress), seconds)
         judged = self.world.agree(line.value(self.config.monitor))
         if progress.judge(judged, epoch, self.plan.judged_from(progress), self.config):
@@ -278,14 +287,35 @@ class _Loop:
         progress.latent_from, progress.finished = progress.epoch, ""
         progress.steps = self.plan.steps(progress)
 
+    def _judge_start(self) -> None:
+        """Keep the weights at the start: where nothing better comes of training, they stay."""
+        if not self.progress.latent_started:
+            self._initialise_latent()
+        values = self._unless_stopped(evaluate, self.flow, self.held_out, self.config, {})
+        nll, error = values.negative_log_likelihood, values.reconstruction
+        self.progress.start, self.progress.least_error = (self.world.agree(nll), self.world.agree(error)), error
+        self.run.best_weights = copy.deepcopy(self.flow.state_dict())
+
+    def _set_target(self) -> None:
+        """The error to meet while the likelihood counts, from what was reached before; β as noise of that size has it."""
+        progress = self.progress
+        nll, error = progress.start or (math.nan, math.inf)
+        progress.target = max(min(_TOLERANCE * progress.least_error, error), _LEAST_TARGET)
+        progress.best = judged_by(nll, error, progress.target)
+        codimension = self.flow.ambient_dim - self.flow.latent_dim
+        progress.beta = min(max(codimension / (2 * progress.target), 1.0), _MOST_BETA)
+
     def _start_latent(self) -> None:
         """Start h from the coordinates that f̃ gives now; a function of f̃, so that doing it twice changes nothing."""
+        self._initialise_latent()
+        self.average.restart()
+        self.progress.latent_started = True
+
+    def _initialise_latent(self) -> None:
         like, order = self.held_out, shuffled(len(self.train), self.config.seed)
         with torch.no_grad():
             rows = take(self.train, order[:_START_ROWS], like.device).to(like.dtype)
             self.flow.latent.initialise(self.flow.in_batches(self.flow.encode, rows))
-        self.average.restart()
-        self.progress.latent_started = True
 
     # --- keeping
 

@@ -63,6 +63,11 @@ class Progress:
     """Epochs that are done."""
     turn: int = 0
     """Which pass of the epoch (the two-step method has two)."""
+    target: float | None = None  # of the reconstruction error
+    start: tuple[float, float] | None = (
+        None  # likelihood and error on the validation rows of the weights it started with
+    )
+    least_error: float = math.inf  # on the validation rows, before the likelihood counts
     latent_started: bool = False
     """Whether h was started from data during training."""
     latent_from: int | None = None

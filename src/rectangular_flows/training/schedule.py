@@ -20,7 +20,7 @@ _START, _END = 1 / 25, 1e-4  # of the peak, at the ends of a one-cycle schedule
 
 def annealing(config: TrainingConfig, steps_per_epoch: int) -> tuple[float, float]:
     """(start, end) of the annealing in epochs, whatever it was given in."""
-    unit = steps_per_epoch if config.anneal_in == "steps" else 1
+    unit = {"epochs": 1.0, "steps": steps_per_epoch}.get(config.anneal_in) or 1 / config.whole_epochs
     return config.anneal[0] / unit, config.anneal[1] / unit
 
 
@@ -62,8 +62,8 @@ def learning_rate(config: TrainingConfig, epoch: float, latent_from: float | Non
     return config.learning_rate * _cosine(1, _END, (progress - _RISE) / (1 - _RISE))
 
 
-def dual_step(config: TrainingConfig, beta: float, reconstruction: float) -> float:
-    r"""β after one step of dual ascent on the constraint E‖x − x̂‖² ≤ κ, κ = ``target_error``.
+def dual_step(config: TrainingConfig, beta: float, reconstruction: float, target: float | None) -> float:
+    r"""β after one step of dual ascent on the constraint E‖x − x̂‖² ≤ κ, κ = ``target``.
 
     .. math:: \log\beta \leftarrow \log\beta + \eta\,\mathrm{clip}(\|x - \hat x\|^2/\kappa - 1,\ -1,\ 1)
 
@@ -72,12 +72,12 @@ def dual_step(config: TrainingConfig, beta: float, reconstruction: float) -> flo
 
     Example:
         >>> config = TrainingConfig(target_error=0.01)
-        >>> dual_step(config, 50.0, 0.01), dual_step(config, 50.0, 1.0) > 50
+        >>> dual_step(config, 50.0, 0.01, 0.01), dual_step(config, 50.0, 1.0, 0.01) > 50
         (50.0, True)
     """
-    if config.target_error is None:
+    if target is None:
         return beta
-    violation = max(-1.0, min(1.0, reconstruction / config.target_error - 1))
+    violation = max(-1.0, min(1.0, reconstruction / target - 1))
     return min(max(beta * math.exp(config.dual_rate * violation), 1e-6), 1e9)
 
 

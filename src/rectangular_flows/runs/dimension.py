@@ -1,0 +1,104 @@
+"""The latent dimension of a table, where the user gives none: by what a short training keeps of rows held out."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..data.rows import Rows, shuffled, take
+from ..kinds import Chosen, Nothing
+from ..manifold import squared_distance
+from ..metrics.dimension import DuplicateRowsWarning, estimate_dimension
+from ..settings import ModelSettings
+from .build import build_flow
+
+LOST = 0.05  # share of the variance that a manifold may lose, on rows held out
+_ROWS, _FEW = 5_000, 30
+_STEPS, _BATCH, _RATE = 150, 250, 3e-3
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """A latent dimension, and why."""
+
+    value: int
+    reason: str
+
+
+def choose_dimension(settings: ModelSettings, train: Rows, seed: int, dtype: torch.dtype = torch.float32) -> Dimension:
+    """The smallest latent dimension whose manifold keeps 95 % of the variance of rows held out.
+
+    Between the intrinsic dimension of the rows, which a curved manifold may reach, and the number of principal components
+    that do it, a short training of the reconstruction alone decides.
+
+    Args:
+        settings: of the model; its latent_dim is not used.
+        train: rows of a table, (N, D).
+        seed: of the rows that are held out, and of the trainings.
+        dtype: of the trainings.
+    """
+    columns = train.shape[1]
+    if columns == 1:
+        return Dimension(1, "there is one column")
+    rows = take(train, shuffled(len(train), seed)[:_ROWS], dtype=torch.float64)
+    cut = max(1, len(rows) // 5)
+    held_out, kept = rows[:cut], rows[cut:]
+    linear = _linear(kept, held_out)
+    if len(rows) < _FEW:
+        return Dimension(linear, f"{linear} principal components keep 95 % of the variance; there are few rows")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DuplicateRowsWarning)
+        try:
+            intrinsic = estimate_dimension(rows.numpy()).suggestion
+        except ValueError:  # too few distinct rows
+            intrinsic = linear
+    tried = sorted({intrinsic, (intrinsic + linear) // 2} - {linear}) if intrinsic < linear else []
+    for dim in tried:
+        lost = _lost(replace(settings, latent_dim=dim), kept.to(dtype), held_out.to(dtype), seed)
+        if lost <= LOST:
+            curved = f"a curved manifold of {dim} dimensions keeps {1 - lost:.0%} of the variance of rows held out"
+            return Dimension(dim, f"{curved}; PCA needs {linear}")
+    return Dimension(linear, f"{linear} of {columns} principal components keep 95 % of the variance of rows held out")
+
+
+def estimated(rows: Any, seed: int) -> Dimension:
+    """The intrinsic dimension by its estimates, for images, which lie on a curved manifold or on none."""
+    return Dimension(estimate_dimension(rows, seed=seed).suggestion, "by the distances of nearest neighbours")
+
+
+def _linear(kept: torch.Tensor, held_out: torch.Tensor) -> int:
+    """Principal components of standardised rows that keep 95 % of the variance of others; fewer than there are columns."""
+    mean, deviation = kept.mean(dim=0), kept.std(dim=0).clamp_min(1e-300)
+    fitted, judged = (((part - mean) / deviation).numpy() for part in (kept, held_out))
+    directions = np.linalg.svd(fitted, full_matrices=False)[2]
+    total = float(np.square(judged).sum()) or 1.0
+    left = 1 - np.cumsum(np.square(judged @ directions.T).sum(axis=0)) / total
+    enough = np.flatnonzero(left <= LOST + 1e-9)
+    count = int(enough[0]) + 1 if len(enough) else len(directions)
+    return min(max(count, 1), kept.shape[1] - 1)
+
+
+def _lost(settings: ModelSettings, kept: torch.Tensor, held_out: torch.Tensor, seed: int) -> float:
+    """Share of the variance of other rows that a manifold loses after a short training of the reconstruction alone."""
+    simple: Any = replace(settings, latent=Chosen("identity", Nothing()))
+    flow = build_flow(simple, kept, seed, dtype=kept.dtype)
+    view = flow.in_model_units
+    with torch.no_grad():
+        train, judged = flow.to_model_units(kept), flow.to_model_units(held_out)
+    parameters = [p for p in flow.parameters() if p.requires_grad]
+    optimiser = torch.optim.Adam(parameters, lr=_RATE)
+    least = float("inf")
+    for step in range(_STEPS):
+        batch = train[shuffled(len(train), seed, step)[:_BATCH]]
+        optimiser.zero_grad(set_to_none=True)
+        (batch - view.project(batch)).square().sum(dim=1).mean().backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 5.0)
+        optimiser.step()
+        if step % 25 == 24:
+            with torch.no_grad():
+                least = min(least, float(squared_distance(judged, view.project(judged)).mean()))
+    return least / float(judged.double().square().sum(dim=1).mean())
