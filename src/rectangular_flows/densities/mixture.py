@@ -23,7 +23,7 @@ from .base import Density, draw_normal, standard_normal_log_prob
 _LEAST_VARIANCE = 1e-3  # of a component, in units of the variance of its coordinate, where it starts
 _LEAST_POINTS = 5  # for each component and dimension, where it starts
 _ITERATIONS = 100
-_FITTED_ROWS = 10_000
+_FITTED_ROWS, _EM_ROUNDS = 10_000, 50
 _MOST_COMPONENTS = 32
 _FLOORS = (1e-4, 1e-2, 1e-1)  # of the variance of a component, in whitened units
 _PATIENCE = 0.05  # nats below the best at which more components are still tried
@@ -44,6 +44,7 @@ class MixtureDensity(Density):
         features: d.
         components: K.
         seed: of the start of EM.
+        floor: of the variance of a component where it starts, in units of the variance of its coordinate.
 
     Cost: K triangular products a row, O(K d²).
 
@@ -56,12 +57,12 @@ class MixtureDensity(Density):
         (tensor([-1.8379], grad_fn=<LogsumexpBackward0>), torch.Size([5, 2]))
     """
 
-    def __init__(self, features: int, components: int = 8, seed: int = 0):
+    def __init__(self, features: int, components: int = 8, seed: int = 0, floor: float = _LEAST_VARIANCE):
         super().__init__()
         as_shape(features)
         if components != int(components) or components < 1:
             raise ValueError(f"expected a whole number of components, at least one; got {components}")
-        self.features, self.components, self.seed = features, components, seed
+        self.features, self.components, self.seed, self.floor = features, components, seed, floor
         self.logits = nn.Parameter(torch.zeros(components))
         self.means = nn.Parameter(torch.zeros(components, features))
         self.lower = nn.Parameter(torch.zeros(components, features, features))
@@ -137,7 +138,7 @@ class MixtureDensity(Density):
                 f"starts as one of {known}. Ask for fewer components (--latent-components {known}) to avoid this warning.",
             )
         scale = _scale(rows, deviation)
-        model = GaussianMixture(known, reg_covar=_LEAST_VARIANCE, max_iter=_ITERATIONS, random_state=self.seed)
+        model = GaussianMixture(known, reg_covar=self.floor, max_iter=_ITERATIONS, random_state=self.seed)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # it is where training starts
             model.fit(((rows - mean) / scale).numpy())
@@ -160,7 +161,9 @@ class MixtureDensity(Density):
 
     @classmethod
     @torch.no_grad()
-    def fitted(cls, rows: Tensor, held_out: Tensor, seed: int = 0) -> MixtureDensity:
+    def fitted(
+        cls, rows: Tensor, held_out: Tensor, seed: int = 0, like: MixtureDensity | None = None
+    ) -> MixtureDensity:
         """The mixture of the rows whose number of components is best for rows held out.
 
         The rows are whitened first, so that directions of little scatter are as good as others; the variance of a component
@@ -170,6 +173,7 @@ class MixtureDensity(Density):
             rows: (N, d), of which at most 10,000 are used.
             held_out: (M, d), M ≥ 1.
             seed: of the EM algorithm.
+            like: a mixture whose number of components and floor are taken as they are.
         """
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.mixture import GaussianMixture
@@ -179,10 +183,11 @@ class MixtureDensity(Density):
         inverse = torch.linalg.solve_triangular(root, torch.eye(len(root), dtype=root.dtype), upper=False)
         white, judged = ((part - mean) @ inverse.mT for part in (rows, held_out))
         best, best_score = None, -math.inf
-        for floor in _FLOORS:
-            rise, count = True, 1
-            while rise and count <= _MOST_COMPONENTS and (count == 1 or len(rows) >= 3 * count * rows.shape[1]):
-                model = GaussianMixture(count, reg_covar=floor, max_iter=_ITERATIONS, random_state=seed)
+        first, last = (1, _MOST_COMPONENTS) if like is None else (like.components, like.components)
+        for floor in _FLOORS if like is None else (like.floor,):
+            rise, count = True, first
+            while rise and count <= last and (count == first or len(rows) >= 3 * count * rows.shape[1]):
+                model = GaussianMixture(count, reg_covar=floor, max_iter=_EM_ROUNDS, random_state=seed)
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     score = float(model.fit(white.numpy()).score(judged.numpy()))
@@ -192,7 +197,7 @@ class MixtureDensity(Density):
                 count *= 2
         if best is None:
             raise RankDeficientError("no mixture of Gaussians has a finite likelihood on the rows that were held out")
-        density = cls(rows.shape[1], best.n_components, seed).double()
+        density = cls(rows.shape[1], best.n_components, seed, best.reg_covar).double()
         density._take(best, mean, root, inverse)
         return density
 

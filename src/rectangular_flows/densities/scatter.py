@@ -36,6 +36,7 @@ class Scatter(Described, nn.Module):
         plain_components: of r, the mixture of w.
         dropped: dimensions dropped by each embedding.
         size: D, entries of a row.
+        floors: of the variances of both mixtures, in whitened units.
     """
 
     weights: Tensor
@@ -51,11 +52,12 @@ class Scatter(Described, nn.Module):
         plain_components: int = 1,
         dropped: Sequence[int] = (),
         size: int | None = None,
+        floors: Sequence[float] = (1e-4, 1e-4),
     ):
         super().__init__()
         self.latent_dim, self.features, self.dropped = latent_dim, features, tuple(dropped)
-        self.joint = MixtureDensity(features, components)
-        self.plain = MixtureDensity(features, plain_components)
+        self.joint = MixtureDensity(features, components, floor=floors[0])
+        self.plain = MixtureDensity(features, plain_components, floor=floors[1])
         self.register_buffer("weights", torch.full((len(PARTS),), 1 / len(PARTS)))
         self.register_buffer("log_scales", torch.zeros(len(self.dropped)))
         self.register_buffer("low", torch.full((size or features,), -torch.inf))
@@ -64,7 +66,9 @@ class Scatter(Described, nn.Module):
 
     @classmethod
     @torch.no_grad()
-    def fitted(cls, train: Coordinates, held_out: Coordinates, latent_dim: int, seed: int = 0) -> Scatter:
+    def fitted(
+        cls, train: Coordinates, held_out: Coordinates, latent_dim: int, seed: int = 0, like: Scatter | None = None
+    ) -> Scatter:
         """From the coordinates of rows, the weights from those of rows held out.
 
         Args:
@@ -72,11 +76,12 @@ class Scatter(Described, nn.Module):
             held_out: of others, at least one.
             latent_dim: d.
             seed: of the mixtures.
+            like: one whose choices are taken as they are: numbers of components, and floors of their variance.
         """
-        joint = MixtureDensity.fitted(train.u, held_out.u, seed)
-        plain = MixtureDensity.fitted(train.w, held_out.w, seed)
-        counts = joint.components, plain.components
-        scatter = cls(latent_dim, train.u.shape[1], *counts, train.dropped, train.y.shape[1]).double()
+        joint = MixtureDensity.fitted(train.u, held_out.u, seed, None if like is None else like.joint)
+        plain = MixtureDensity.fitted(train.w, held_out.w, seed, None if like is None else like.plain)
+        counts, floors = (joint.components, plain.components), (joint.floor, plain.floor)
+        scatter = cls(latent_dim, train.u.shape[1], *counts, train.dropped, train.y.shape[1], floors).double()
         scatter.joint.load_state_dict(joint.state_dict())
         scatter.plain.load_state_dict(plain.state_dict())
         if train.dropped:

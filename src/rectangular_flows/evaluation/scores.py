@@ -225,7 +225,7 @@ def calibrate(
     values = found.ambient_log_prob.clone()
     for fold in range(_FOLDS):
         inside, judged = folds == fold, folds == (fold + 1) % _FOLDS
-        scatter = Scatter.fitted(at[~inside & ~judged], at[judged], flow.latent_dim)
+        scatter = Scatter.fitted(at[~inside & ~judged], at[judged], flow.latent_dim, like=flow.scatter)
         values[: len(known)][inside] = scatter.log_prob(at[inside]).cpu() + unit[inside]
     distance = np.concatenate(
         [

@@ -15,7 +15,7 @@ from .optimisers import OPTIMISERS
 if TYPE_CHECKING:
     from ..volume import Exact, Stochastic
 
-_AUTO_STEPS, _STEPS_PER_ROOT = (600, 3_000), 22.0  # of epochs = "auto"
+_AUTO_STEPS, _STEPS_PER_ROOT = (300, 3_000), 14.0  # of epochs = "auto"
 _AUTO_ROWS, _VALIDATIONS = 50_000, 30
 
 
@@ -250,7 +250,7 @@ class TrainingConfig:
 
         Example:
             >>> [TrainingConfig(epochs="auto").for_rows(n).epochs for n in (1_000, 20_000, 1_000_000)]
-            [389, 70, 30]
+            [222, 50, 30]
         """
         planned = self
         if self.epochs == "auto":
