@@ -30,9 +30,14 @@ Array = NDArray[Any]
 _FITTED = "estimator"
 _GIVEN = (
     *("layers", "hidden", "latent", "beta", "target_error", "volume", "probes"),
-    *("epochs", "batch_size", "learning_rate", "patience", "dtype", "device"),
+    *("epochs", "batch_size", "learning_rate", "patience", "time", "dtype", "device"),
 )
 _AUTO_SHARE = 0.01  # of usual rows that contamination = "auto" lets be called outliers
+
+
+def validation_rows(rows: int) -> int:
+    """How many of so many rows are held out: a tenth, and up to a fifth where that makes fewer than 200."""
+    return max(rows // 10, min(rows // 5, 200))
 
 
 # dataclasses, because these write the constructor that scikit-learn reads the parameters from; also that of a subclass
@@ -60,7 +65,9 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         learning_rate: peak of the cosine schedule.
         patience: stop after this many epochs without a better objective on the validation rows; "auto": after a fifth of
             all; None trains to the end.
-        validation_fraction: share of the rows that chooses the best weights.
+        validation_fraction: share of the rows that chooses the best weights and calibrates the outlier score; "auto": a
+            tenth, and up to a fifth where that makes fewer than 200 rows.
+        time: seconds that fit may take, if epochs is "auto"; None: as long as it needs.
         dtype: "float32" or "float64".
         device: "auto", "cpu", "cuda", …
         random_state: a seed, a NumPy RandomState, or None.
@@ -94,7 +101,8 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     batch_size: int = 250
     learning_rate: float = 2e-3
     patience: int | Literal["auto"] | None = "auto"
-    validation_fraction: float = 0.1
+    validation_fraction: float | Literal["auto"] = "auto"
+    time: float | None = None
     dtype: Literal["float32", "float64"] = "float32"
     device: str = "auto"
     random_state: Any = None
@@ -112,12 +120,13 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Learn the manifold and the density from the rows of X, (N, D). y is not used."""
         rows = self._rows(X, reset=True)
-        if not 0 < self.validation_fraction < 1:
-            raise ValueError(f"expected 0 < validation_fraction < 1; got {self.validation_fraction}")
+        share = self.validation_fraction
+        if share != "auto" and (isinstance(share, str) or not 0 < share < 1):
+            raise ValueError(f"expected 0 < validation_fraction < 1, or 'auto'; got {share!r}")
         seed = int(check_random_state(self.random_state).randint(2**31))
         self.latent_dim_ = self._dimension(rows, seed)
         order = shuffled(len(rows), seed)
-        held_out = max(1, round(self.validation_fraction * len(rows)))
+        held_out = max(1, validation_rows(len(rows)) if isinstance(share, str) else round(share * len(rows)))
         validation, train = rows[order[:held_out]], rows[order[held_out:].sort().values]
         if len(train) <= self.latent_dim_:
             raise ValueError(

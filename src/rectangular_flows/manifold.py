@@ -379,13 +379,14 @@ class RectangularFlow(Manifold, Described, nn.Module):
         )
 
     @torch.no_grad()
-    def fit_scatter(self, train: Tensor, held_out: Tensor, seed: int = 0) -> None:
+    def fit_scatter(self, train: Tensor, held_out: Tensor, seed: int = 0, steps: int = 0) -> None:
         """Fit the density of rows around the manifold, which stays as it is; see :class:`~.densities.Scatter`.
 
         Args:
             train: rows that the flow was trained on, (N, *data_shape).
             held_out: others, (M, *data_shape), M ≥ 1.
             seed: of its mixtures.
+            steps: of training for a part of autoregressive splines of the columns, which many rows allow; 0: without it.
 
         Raises:
             ValueError: f̃ has layers that cannot be inverted.
@@ -399,7 +400,8 @@ class RectangularFlow(Manifold, Described, nn.Module):
             >>> flow.ambient_log_prob(x).shape, flow.sample(5, scatter=True).shape
             (torch.Size([300]), torch.Size([5, 3]))
         """
-        found = Scatter.fitted(self.coordinates(train), self.coordinates(held_out), self.latent_dim, seed)
+        at, judged = self.coordinates(train), self.coordinates(held_out)
+        found = Scatter.fitted(at, judged, self.latent_dim, seed, steps=steps)
         self.set_scatter(found.to(self.device, self.dtype))
 
     def coordinates(self, x: Tensor, *, batch_size: int | None = None) -> Coordinates:
@@ -506,7 +508,11 @@ class RectangularFlow(Manifold, Described, nn.Module):
         w = _fold(inner, self.pad.place(u[:, : self.latent_dim], u[:, self.latent_dim :]), widths, generator)
         if square:
             w = torch.where((part == 2).view(-1, *[1] * (w.dim() - 1)), plain.view_as(w), w)
-        return _fold(outer, w, widths, generator)
+        y = _fold(outer, w, widths, generator)
+        if density.columns is None:
+            return y
+        y[part == 3] = density.columns.sample(int((part == 3).sum()), generator).to(y).view(-1, *y.shape[1:])
+        return y
 
     # --- all scores of a row
 

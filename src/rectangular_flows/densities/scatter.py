@@ -1,9 +1,10 @@
 r"""How rows scatter around a manifold: a density of (z, z′), the coordinates on the manifold and those that padding drops.
 
 .. math:: p(w) = |\det \partial u/\partial w|\,\bigl[a_1\, p_h(z)\, q(z'|z) + a_2\, q(u)\bigr] + a_3\, r(w),
-          \qquad u = (z, z') = \tilde f^{-1}(w),
+          + a_4\, s(y), \qquad u = (z, z') = \tilde f^{-1}(w),
 
-with mixtures of Gaussians q and r, and weights a that sum to one. All three parts are exact densities in R^D, so p is one:
+with mixtures of Gaussians q and r, autoregressive splines s of the columns y (where rows are enough), and weights a that sum
+to one and are best for rows held out. All parts are exact densities in R^D, so p is one:
 comparable across latent dimensions, weights of the reconstruction error, and other libraries' flows. Dimensions that an
 embedding drops are Gaussian, all of one width.
 
@@ -12,6 +13,8 @@ Reference for the pool: Smyth & Wolpert, Linearly combining density estimators v
 
 from __future__ import annotations
 
+import copy
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -20,9 +23,13 @@ from torch import Tensor, nn
 
 from ..flows.description import Described
 from .mixture import MixtureDensity
+from .zuko import ZukoDensity
 
-PARTS = ("manifold", "joint", "plain")
+PARTS = ("manifold", "joint", "plain", "columns")
 _ROUNDS = 100  # of EM for the weights
+_RATE, _BATCH, _CLIP = 3e-3, 250, 5.0  # of the training of splines
+_VALIDATIONS, _WAIT, _JUDGED = 30, 8, 2_000
+_AT_ONCE = 2_000  # rows
 _MARGIN = 0.25  # of a column's span, by which samples may lie beyond the data
 
 
@@ -37,6 +44,7 @@ class Scatter(Described, nn.Module):
         dropped: dimensions dropped by each embedding.
         size: D, entries of a row.
         floors: of the variances of both mixtures, in whitened units.
+        columns: D, for a part of autoregressive splines of the columns; 0: none.
     """
 
     weights: Tensor
@@ -53,12 +61,16 @@ class Scatter(Described, nn.Module):
         dropped: Sequence[int] = (),
         size: int | None = None,
         floors: Sequence[float] = (1e-4, 1e-4),
+        columns: int = 0,
     ):
         super().__init__()
         self.latent_dim, self.features, self.dropped = latent_dim, features, tuple(dropped)
         self.joint = MixtureDensity(features, components, floor=floors[0])
         self.plain = MixtureDensity(features, plain_components, floor=floors[1])
-        self.register_buffer("weights", torch.full((len(PARTS),), 1 / len(PARTS)))
+        settings = {"features": columns, "transforms": 3, "hidden_features": (64, 64)}
+        self.columns = ZukoDensity("NSF", whiten=False, **settings) if columns else None
+        parts = len(PARTS) if columns else len(PARTS) - 1
+        self.register_buffer("weights", torch.full((parts,), 1 / parts))
         self.register_buffer("log_scales", torch.zeros(len(self.dropped)))
         self.register_buffer("low", torch.full((size or features,), -torch.inf))
         self.register_buffer("high", torch.full((size or features,), torch.inf))
@@ -67,7 +79,14 @@ class Scatter(Described, nn.Module):
     @classmethod
     @torch.no_grad()
     def fitted(
-        cls, train: Coordinates, held_out: Coordinates, latent_dim: int, seed: int = 0, like: Scatter | None = None
+        cls,
+        train: Coordinates,
+        held_out: Coordinates,
+        latent_dim: int,
+        seed: int = 0,
+        *,
+        like: Scatter | None = None,
+        steps: int = 0,
     ) -> Scatter:
         """From the coordinates of rows, the weights from those of rows held out.
 
@@ -77,11 +96,17 @@ class Scatter(Described, nn.Module):
             latent_dim: d.
             seed: of the mixtures.
             like: one whose choices are taken as they are: numbers of components, and floors of their variance.
+            steps: of training for the splines of the columns; 0: without them.
         """
         joint = MixtureDensity.fitted(train.u, held_out.u, seed, None if like is None else like.joint)
         plain = MixtureDensity.fitted(train.w, held_out.w, seed, None if like is None else like.plain)
         counts, floors = (joint.components, plain.components), (joint.floor, plain.floor)
-        scatter = cls(latent_dim, train.u.shape[1], *counts, train.dropped, train.y.shape[1], floors).double()
+        size = train.y.shape[1]
+        with torch.random.fork_rng([]):
+            torch.manual_seed(seed)
+            scatter = cls(
+                latent_dim, train.u.shape[1], *counts, train.dropped, size, floors, size if steps else 0
+            ).double()
         scatter.joint.load_state_dict(joint.state_dict())
         scatter.plain.load_state_dict(plain.state_dict())
         if train.dropped:
@@ -91,16 +116,19 @@ class Scatter(Described, nn.Module):
         span = _MARGIN * (high - low)
         scatter.low.copy_(low - span)
         scatter.high.copy_(high + span)
+        if scatter.columns is not None:
+            scatter.columns = scatter.columns.float()
+            _train(scatter.columns, train.y.float(), held_out.y.float(), steps, seed)
         parts = scatter.parts(held_out)
         weights = scatter.weights
         for _ in range(_ROUNDS):  # one row in favour of each part keeps a weight above zero
             shares = (weights.log() + parts).softmax(dim=1)
-            weights = (shares.sum(dim=0) + 1) / (len(parts) + len(PARTS))
+            weights = (shares.sum(dim=0) + 1) / (len(parts) + len(weights))
         scatter.weights.copy_(weights)
         return scatter
 
     def parts(self, at: Coordinates) -> Tensor:
-        """Log-density of every row under each part, (B, 3), float64, in the model's units."""
+        """Log-density of every row under each part, (B, parts), float64, in the model's units."""
         u, log_det = at.u.double(), at.log_det.double()
         joint = _log_prob(self.joint, u)
         given = joint - _log_prob(self.joint, u[:, : self.latent_dim])
@@ -112,7 +140,12 @@ class Scatter(Described, nn.Module):
             height = -0.5 * sizes * torch.log(torch.tensor(2 * torch.pi, dtype=torch.float64)) - sizes * scale
             off = (height - at.residuals.double() * (-2 * scale).exp() / 2).sum(dim=1)
             value = value + off[:, None]
-        return value + at.outer_log_det.double()[:, None]
+        value = value + at.outer_log_det.double()[:, None]
+        if self.columns is None:
+            return value
+        own = next(self.columns.parameters()).dtype
+        spline = torch.cat([self.columns.log_prob(part.to(own)) for part in at.y.split(_AT_ONCE)])
+        return torch.cat([value, spline.double()[:, None]], dim=1)
 
     def log_prob(self, at: Coordinates) -> Tensor:
         """log p of every row, (B,), float64, in the model's units."""
@@ -169,6 +202,34 @@ class Coordinates:
         """Those of several batches as one."""
         tensors = (f.name for f in fields(cls) if f.name != "dropped")
         return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in tensors), parts[0].dropped)
+
+
+def _train(density: ZukoDensity, rows: Tensor, held_out: Tensor, steps: int, seed: int) -> None:
+    """Maximum likelihood by Adam; ends with the weights that were best on the rows held out."""
+    parameters = [p.requires_grad_() for p in density.parameters()]
+    optimiser = torch.optim.Adam(parameters, lr=_RATE)
+    generator = torch.Generator().manual_seed(seed)
+    best, weights, waited = math.inf, copy.deepcopy(density.state_dict()), 0
+    judged = held_out[:_JUDGED]
+    every = max(10, steps // _VALIDATIONS)
+    for step in range(steps):
+        batch = rows[torch.randint(len(rows), (min(_BATCH, len(rows)),), generator=generator).to(rows.device)]
+        optimiser.param_groups[0]["lr"] = _RATE * 0.5 * (1 + math.cos(math.pi * step / steps))
+        optimiser.zero_grad(set_to_none=True)
+        with torch.enable_grad():
+            (-density.log_prob(batch).mean()).backward()
+        nn.utils.clip_grad_norm_(parameters, _CLIP)
+        optimiser.step()
+        if (step + 1) % every and step + 1 < steps:
+            continue
+        value = -float(density.log_prob(judged).mean())
+        waited += 1
+        if value < best:
+            best, weights, waited = value, copy.deepcopy(density.state_dict()), 0
+        if waited > _WAIT:
+            break
+    density.load_state_dict(weights)
+    density.requires_grad_(False)
 
 
 def _log_prob(mixture: MixtureDensity, u: Tensor) -> Tensor:

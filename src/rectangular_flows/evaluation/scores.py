@@ -25,7 +25,7 @@ from ..runs.saved import SavedRun
 
 _AT_ONCE = 500  # rows between two signs of progress
 _CALIBRATION_ROWS = 5_000
-_ENOUGH = 200  # validation rows to calibrate on them alone
+_ENOUGH = 60  # validation rows to calibrate on them alone
 _FOLDS = 8
 
 

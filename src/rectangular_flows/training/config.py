@@ -137,6 +137,8 @@ class TrainingConfig:
             centre of the data and 1 on average. Above 0 (say 0.5 to 1), rows far out are reconstructed better.
         epochs: passes over the training data (for "two-step", one pass of each kind); "auto" chooses by the number of
             rows: from 600 steps for few rows to 3,000 for many.
+        time: seconds that the whole may take, if epochs is "auto": epochs are then planned from the measured time of a step,
+            and recorded, so that resuming or repeating the run with its config.toml gives the same weights.
         latent_epochs: more epochs after those, in which the latent density trains alone on the best manifold so far; their
             schedule starts anew. If epochs is "auto", half as many.
         restart_latent: before latent_epochs, let the latent density start from data once more (a mixture: by the EM
@@ -177,6 +179,7 @@ class TrainingConfig:
     dual_rate: float = only(0.02, when("target_error"))
     tail_weight: float = 0.0
     epochs: int | Literal["auto"] = 100
+    time: float | None = None
     latent_epochs: int = only(0, _TRAINS)
     restart_latent: bool = only(False, _RESTARTS)
     epoch_rows: int | None = None
@@ -289,7 +292,7 @@ class TrainingConfig:
 
 _POSITIVE = (
     *("epochs", "batch_size", "evaluate_every", "validation_rows", "beta", "dual_rate", "learning_rate", "memory"),
-    *("target_error", "clip", "patience", "epoch_rows"),
+    *("target_error", "clip", "patience", "epoch_rows", "time"),
 )
 
 

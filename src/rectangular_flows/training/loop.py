@@ -12,10 +12,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ..data.discrete import dequantised, discrete_steps
 from ..data.rows import Rows, mix, shuffled, split, take
 from ..errors import NonFiniteError, NumericalError, ScatterWarning, warn
 from ..manifold import RectangularFlow
 from .average import Average
+from .budget import seconds_of, within
 from .checkpoint import load_checkpoint
 from .config import TrainingConfig
 from .distributed import World
@@ -35,10 +37,11 @@ Watcher = Callable[[Run], None]
 
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 _START_ROWS = 40_000
-_SCATTER_ROWS = 10_000
+_SCATTER_ROWS, _SPLINE_ROWS = 20_000, 400
 _TOLERANCE = 1.25  # of target_error = "auto", over what was reached before the likelihood counts
 _LEAST_TARGET, _MOST_BETA = 1e-6, 1e6
 _DONE = "all epochs done"
+_PLANNED = ("epochs", "epoch_rows", "latent_epochs", "evaluate_every", "patience")  # by time
 
 
 def fit(
@@ -90,17 +93,24 @@ def fit(
         [1, 2]
     """
     config = config or TrainingConfig()
-    chosen = metrics_for(config, metrics)
+    chosen, begun = metrics_for(config, metrics), time.perf_counter()
     world = World(choose_device(config.device))
     devices = [world.device] if world.device.type == "cuda" else []
     with world.open(), torch.random.fork_rng(devices):
         flow.set_scatter(None)  # of other weights
         flow.to(world.device, None if config.dtype is None else getattr(torch, config.dtype)).train()
         train, rest = split(data, validation, flow.data_shape, config.seed)
+        timed = config.time is not None and config.epochs == "auto" and not resume
         config = config.for_rows(len(train))
         held_out = take(rest, slice(config.validation_rows), world.device, flow.dtype)
-        loop = _Loop(flow, train, held_out, config, world, chosen, None if out is None else Path(out), facts or {})
-        loop.open({**config.settings(), **(settings or {})}, resume, overwrite)
+        parts = chosen, None if out is None else Path(out), facts or {}
+        loop = _Loop(flow, train, held_out, config, world, *parts)
+        record = {**config.settings(), **(settings or {})}
+        if timed:
+            config = within(config, len(train), loop.seconds_per_step(), time.perf_counter() - begun)
+            record |= {name: getattr(config, name) for name in _PLANNED}
+            loop = _Loop(flow, train, held_out, config, world, *parts)
+        loop.open(record, resume, overwrite)
         run = loop.run_to_the_end(on_step, on_epoch)
         del loop
     return run
@@ -222,6 +232,22 @@ class _Loop:
 
     # --- a step
 
+    def seconds_per_step(self) -> float:
+        """Measured, without a change to the weights."""
+        batch = torch.arange(min(self.config.batch_size, len(self.train)))
+        x = take(self.train, batch, self.held_out.device, self.held_out.dtype)
+        part = self.plan.passes(self.progress)[-1]
+        state = torch.random.get_rng_state()
+
+        def step() -> None:
+            for parameter in self.parameters:
+                parameter.grad = None
+            backward_in_parts(self.module, x.split(self.rows_at_once), 1.0, part, self.world, 1.0)
+
+        spent = seconds_of(step)
+        torch.random.set_rng_state(state)
+        return self.world.agree(spent)
+
     def _gradient(self, batch: Tensor) -> tuple[Terms, Tensor] | None:
         """The gradient of a batch, in parts that fit the memory; its terms and the gradient's norm. None: no step."""
         part, weight = self.plan.passes(self.progress)[self.progress.turn], self.plan.weight(self.progress)
@@ -333,12 +359,19 @@ class _Loop:
         order = shuffled(len(self.train), self.config.seed)[:_SCATTER_ROWS]
         rows = take(self.train, order, self.held_out.device, self.held_out.dtype)
         try:
-            self.flow.fit_scatter(rows, self.held_out[:_SCATTER_ROWS], self.config.seed)
+            if rows.dim() == 2:
+                rows = dequantised(rows, discrete_steps(rows.cpu()), self.config.seed)
+            self.flow.fit_scatter(rows, self.held_out[:_SCATTER_ROWS], self.config.seed, self._spline_steps())
         except NumericalError as error:
             warn(ScatterWarning, f"no density in R^D was fitted: {error}")
             return
         if self.folder is not None:
             self.folder.save_model(self.run, self.facts, final=True)
+
+    def _spline_steps(self) -> int:
+        """Of training for splines of the columns: as many as the manifold has; none for images and for few rows."""
+        enough = self.flow.kind == "table" and len(self.train) >= _SPLINE_ROWS and self.flow.ambient_dim > 1
+        return self.plan.steps(Progress(1.0)) if enough else 0
 
     def _failure(self, error: NumericalError) -> NonFiniteError:
         restored = self.run.use_best()

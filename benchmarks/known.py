@@ -1,0 +1,152 @@
+"""Known manifolds with known densities that are not uniform: how near the learned density comes, and what the verdict says.
+
+``python -m benchmarks.known --out known.json`` draws 4,000 rows from each manifold, with and without noise of 5 % of their spread, and
+fits ``RectangularFlowEstimator`` with its defaults and the true latent dimension. Without noise the log-density of 2,000 other
+points is compared with the truth: their correlation, and the mean difference, an estimate of KL(true‖model).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rectangular_flows import RectangularFlowEstimator
+
+from .kept import keep, markdown, read_kept
+
+Array = NDArray[Any]
+TRAIN, TEST, NOISE = 4_000, 2_000, 0.05
+
+
+class Manifold(NamedTuple):
+    """Its latent dimension, and a function that draws points with their true log-densities on it."""
+
+    latent_dim: int
+    draw: Callable[[int, np.random.Generator], tuple[Array, Array]]
+
+
+def _swiss_roll(count: int, random: np.random.Generator) -> tuple[Array, Array]:
+    t, height = 4.7 + 9.4 * random.beta(2, 3, count), random.normal(0, 4, count)
+    points = np.stack([t * np.cos(t), height, t * np.sin(t)], axis=1)
+    s = (t - 4.7) / 9.4
+    log_p = np.log(12 * s * (1 - s) ** 2 / 9.4) - 0.5 * (height / 4) ** 2 - np.log(4 * np.sqrt(2 * np.pi))
+    return points, log_p - 0.5 * np.log1p(t**2)
+
+
+def _torus(count: int, random: np.random.Generator) -> tuple[Array, Array]:
+    a, b = random.vonmises(0, 1, count), random.vonmises(1, 0.5, count)
+    ring = 2 + 0.7 * np.cos(b)
+    points = np.stack([ring * np.cos(a), ring * np.sin(a), 0.7 * np.sin(b)], axis=1)
+    log_p = np.cos(a) + 0.5 * np.cos(b - 1) - np.log(2 * np.pi * np.i0(1)) - np.log(2 * np.pi * np.i0(0.5))
+    return points, log_p - np.log(0.7 * ring)
+
+
+def _sphere(count: int, random: np.random.Generator) -> tuple[Array, Array]:
+    kappa = 2.0  # von Mises–Fisher
+    height = 1 + np.log(random.uniform(np.exp(-2 * kappa), 1, count)) / kappa
+    angle = random.uniform(0, 2 * np.pi, count)
+    ring = np.sqrt(np.maximum(0, 1 - height**2))
+    points = np.stack([ring * np.cos(angle), ring * np.sin(angle), height], axis=1)
+    return points, kappa * height + np.log(kappa / (4 * np.pi * np.sinh(kappa)))
+
+
+def _helix(count: int, random: np.random.Generator) -> tuple[Array, Array]:
+    t = random.normal(0, 2, count)
+    points = np.stack([np.cos(t), np.sin(t), 0.3 * t], axis=1)
+    return points, -0.5 * (t / 2) ** 2 - np.log(2 * np.sqrt(2 * np.pi)) - 0.5 * np.log(1 + 0.09)
+
+
+def _two_moons(count: int, random: np.random.Generator) -> tuple[Array, Array]:
+    which, s = random.random(count) < 0.5, random.beta(2, 2, count)
+    t = np.pi * s
+    upper, lower = np.stack([np.cos(t), np.sin(t)], axis=1), np.stack([1 - np.cos(t), 0.5 - np.sin(t)], axis=1)
+    return np.where(which[:, None], upper, lower), np.log(0.5 * 6 * s * (1 - s) / np.pi)
+
+
+def _two_rings(count: int, random: np.random.Generator) -> tuple[Array, Array]:
+    which, t = random.random(count) < 0.5, random.vonmises(0, 1, count)
+    radius = np.where(which, 1.0, 2.2)
+    points = radius[:, None] * np.stack([np.cos(t), np.sin(t)], axis=1)
+    return points, np.cos(t) - np.log(2 * np.pi * np.i0(1)) - np.log(2 * radius)
+
+
+def _plane_with_hole(count: int, random: np.random.Generator) -> tuple[Array, Array]:
+    radius, angle = 1 + 1.5 * random.beta(1.5, 2, count), random.uniform(0, 2 * np.pi, count)
+    plane = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    points = plane @ np.array([[1.0, 0.5, 0.0], [0.0, 0.5, 1.0]])
+    s = (radius - 1) / 1.5
+    beta = 4 / 15  # B(3/2, 2)
+    log_p = 0.5 * np.log(s) + np.log(1 - s) - np.log(beta * 1.5) - np.log(2 * np.pi * radius)
+    gram = np.array([[1.25, 0.25], [0.25, 1.25]])
+    return points, log_p - 0.5 * np.log(np.linalg.det(gram))
+
+
+MANIFOLDS = {
+    "swiss roll": Manifold(2, _swiss_roll),
+    "torus": Manifold(2, _torus),
+    "sphere": Manifold(2, _sphere),
+    "helix": Manifold(1, _helix),
+    "two moons": Manifold(1, _two_moons),
+    "two rings": Manifold(1, _two_rings),
+    "plane with a hole": Manifold(2, _plane_with_hole),
+}
+
+
+def judge(name: str, noise: float, seed: int) -> dict[str, Any]:
+    """The fit, its numbers against the truth, and its verdict."""
+    manifold, random = MANIFOLDS[name], np.random.default_rng(seed)
+    train, test = (manifold.draw(count, random) for count in (TRAIN, TEST))
+    width = noise * float(np.sqrt(train[0].var(axis=0).mean()))
+    rows = train[0] + width * random.standard_normal(train[0].shape)
+    start = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model = RectangularFlowEstimator(latent_dim=manifold.latent_dim, random_state=seed).fit(rows)
+    found: dict[str, Any] = {"seconds": time.process_time() - start, "verdict": str(model.summary())}
+    learned = model.score_samples(test[0])
+    fine = np.isfinite(learned)
+    found["correlation"] = float(np.corrcoef(learned[fine], test[1][fine])[0, 1])
+    found["kl"] = float((test[1] - learned)[fine].mean())
+    found["distance"] = float(np.sqrt(model.reconstruction_error(test[0])).mean())
+    return found
+
+
+def table(kept: dict[str, Any]) -> str:
+    """A row a manifold and noise, means over seeds; then what was said."""
+    cases: dict[str, list[dict[str, Any]]] = {}
+    for key, found in kept.items():
+        cases.setdefault(key.rsplit("/", 1)[0], []).append(found)
+    names = ("correlation", "kl", "distance", "seconds")
+    rows = [[case, *(f"{np.mean([found[n] for found in many]):.3g}" for n in names)] for case, many in cases.items()]
+    said = [f"- {case}: {many[0]['verdict'].splitlines()[0]}" for case, many in cases.items()]
+    return markdown(("manifold, noise", *names), rows) + "\n\n" + "\n".join(said)
+
+
+def main() -> None:
+    """Every manifold, noise and seed that is not kept yet."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("known.json"))
+    parser.add_argument("--seeds", type=int, nargs="*", default=list(range(5)))
+    parser.add_argument("--table", action="store_true", help="print the table of what is kept, and stop")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    for seed in [] if arguments.table else arguments.seeds:
+        for name in MANIFOLDS:
+            for noise in (0.0, NOISE):
+                key = f"{name}, {noise:.0%}/{seed}"
+                if key not in read_kept(arguments.out):
+                    keep(arguments.out, key, judge(name, noise, seed))
+                    print(key, {k: v for k, v in read_kept(arguments.out)[key].items() if k != "verdict"}, flush=True)
+    print(table(read_kept(arguments.out)))
+
+
+if __name__ == "__main__":
+    main()
