@@ -1,8 +1,9 @@
 """Known manifolds with known densities that are not uniform: how near the learned density comes, and what the verdict says.
 
-``python -m benchmarks.known --out known.json`` draws 4,000 rows from each manifold, with and without noise of 5 % of their spread, and
-fits ``RectangularFlowEstimator`` with its defaults and the true latent dimension. Without noise the log-density of 2,000 other
-points is compared with the truth: their correlation, and the mean difference, an estimate of KL(true‖model).
+``python -m benchmarks.known --out known.json`` draws 4,000 rows from each manifold, with and without noise of 5 % of their
+spread, and fits ``RectangularFlowEstimator`` with its defaults and the true latent dimension. Without noise the log-density
+of 2,000 other points is compared with the truth: their correlation, and the mean difference, an estimate of
+KL(true‖model).
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Outlier detection on labelled sets, against what a user would pick instead.
 
 ``RNF_DATA=FOLDER python -m benchmarks.outliers --out outliers.json`` takes every .npz file of FOLDER/outliers (``X``, and
-``y`` with 1 for an anomaly): half of the normal rows to train on, the rest and the anomalies to judge by, at most 10,000 rows
-each. Labels are used for the final figures only. Ours is ``RectangularFlowOutlierDetector()`` with its defaults. Columns
-that are constant in the training rows are left out, for every method alike. Results are kept after every set; ``--table``
-prints them.
+``y`` with 1 for an anomaly): half of the normal rows to train on, the rest and the anomalies to judge by, at most 10,000
+rows each. Labels are used for the final figures only. Ours is ``RectangularFlowOutlierDetector()`` with its defaults.
+Columns that are constant in the training rows are left out, for every method alike. Results are kept after every set;
+``--table`` prints them.
 """
 
 from __future__ import annotations

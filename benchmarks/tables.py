@@ -1,9 +1,10 @@
 """Densities, samples and reconstructions of tables, against what a user would pick instead.
 
-``RNF_DATA=FOLDER python -m benchmarks.tables --out tables.json`` takes every table of FOLDER/tables: 80 % of the rows to train
-on, of which a tenth validates, the rest to judge by, at most 20,000 rows to train on and 5,000 to judge by. Columns with
-few distinct values get uniform noise of one step, for every method alike; constant ones are left out. Log-densities are per
-row, in standardised units. Ours is ``RectangularFlowEstimator()`` with its defaults; neural peers train as long as it did.
+``RNF_DATA=FOLDER python -m benchmarks.tables --out tables.json`` takes every table of FOLDER/tables: 80 % of the rows to
+train on, of which a tenth validates, the rest to judge by, at most 20,000 rows to train on and 5,000 to judge by. Columns
+with few distinct values get uniform noise of one step, for every method alike; constant ones are left out. Log-densities
+are per row, in standardised units. Ours is ``RectangularFlowEstimator()`` with its defaults; neural peers train as long as
+it did.
 """
 
 from __future__ import annotations
