@@ -24,7 +24,7 @@ _RUN = ("out", "overwrite", "preset", "config")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Data, the run, and a flag for every setting."""
-    parser.usage = "rnf fit DATA --latent-dim D [--out RUN] [options]\n       rnf fit --resume RUN"
+    parser.usage = "rnf fit DATA [--latent-dim D] [--out RUN] [options]\n       rnf fit --resume RUN"
     parser.epilog = "Every setting can also stand in a TOML file under the same name, with _ for -: see --config."
     table, usual = settings_table(), read_preset(DEFAULT_PRESET)
     settings = table.settings()

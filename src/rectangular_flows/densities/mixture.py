@@ -25,7 +25,8 @@ _LEAST_POINTS = 5  # for each component and dimension, where it starts
 _ITERATIONS = 100
 _FITTED_ROWS, _EM_ROUNDS = 10_000, 50
 _MOST_COMPONENTS = 32
-_FLOORS = (1e-4, 1e-2, 1e-1)  # of the variance of a component, in whitened units
+_FLOORS = (1e-4, 1e-2, 1e-1)  # of the variance of a component, in whitened units; of many rows only the first
+_MANY = 2_000
 _PATIENCE = 0.05  # nats below the best at which more components are still tried
 _FAR = 10.0  # times the spread of most points; a larger standard deviation comes from a few far ones
 
@@ -184,7 +185,8 @@ class MixtureDensity(Density):
         white, judged = ((part - mean) @ inverse.mT for part in (rows, held_out))
         best, best_score = None, -math.inf
         first, last = (1, _MOST_COMPONENTS) if like is None else (like.components, like.components)
-        for floor in _FLOORS if like is None else (like.floor,):
+        floors = _FLOORS[:1] if len(rows) >= _MANY else _FLOORS
+        for floor in floors if like is None else (like.floor,):
             rise, count = True, first
             while rise and count <= last and (count == first or len(rows) >= 3 * count * rows.shape[1]):
                 model = GaussianMixture(count, reg_covar=floor, max_iter=_EM_ROUNDS, random_state=seed)
