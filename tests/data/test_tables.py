@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from rectangular_flows.data import _arrays, _files
+from rectangular_flows.data import _arrays
 from rectangular_flows.data.tables import (
     ByPositionWarning,
     DataError,
@@ -17,6 +17,7 @@ from rectangular_flows.data.tables import (
     split_rows,
     write_table,
 )
+from rectangular_flows.storage import files
 
 
 @pytest.fixture
@@ -267,7 +268,7 @@ def test_writing_fails_whole(tmp_path, monkeypatch):
     path.write_text("before")
     with pytest.raises(DataError, match=r"\(N, 1\)"):
         write_table(path, ["a"], WANTED)
-    monkeypatch.setattr(_files, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(files, "CHUNK_BYTES", 1)
     with pytest.raises(TypeError):
         write_table(path, ["a"], np.array([[1.0], [None]], dtype=object).view(_Breaks))
     assert path.read_text() == "before"
@@ -357,8 +358,8 @@ def test_check_table(monkeypatch):
     def check(values, latent_dim=2):
         check_table(Table(values, names[: values.shape[1]], "t.csv"), latent_dim)
 
-    for chunk in (_files.CHUNK_BYTES, 100):
-        monkeypatch.setattr(_files, "CHUNK_BYTES", chunk)
+    for chunk in (files.CHUNK_BYTES, 100):
+        monkeypatch.setattr(files, "CHUNK_BYTES", chunk)
         check(values)
         check(values.astype(np.float32), None)
         with pytest.raises(DataError, match=r"'c', 'd' hold one value.*--exclude 'c,d'"):

@@ -21,7 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-_CHUNK_BYTES = 2**26
+CHUNK_BYTES = 2**26
 _TEMPORARY = ".rnf-tmp"
 
 
@@ -65,11 +65,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """The inverse of :func:`save_tensors`.
-
-    Raises:
-        ValueError: the file is damaged or not safetensors.
-    """
+    """The inverse of :func:`save_tensors`; a ``ValueError`` if the file is damaged or not safetensors."""
     try:
         return load_file(path)
     except SafetensorError as error:
@@ -83,14 +79,18 @@ def save_figure(path: Path, figure: Any, dpi: int = 150) -> None:
     write_atomically(path, file.getvalue())
 
 
+def parts_of(rows: Any) -> Iterator[slice]:
+    """Slices of some 64 MiB that together cover the rows of an array, a tensor or images."""
+    step = max(1, CHUNK_BYTES // max(1, prod(rows.shape[1:]) * rows.dtype.itemsize))
+    return (slice(start, start + step) for start in range(0, len(rows), step))
+
+
 def fingerprint(rows: Any) -> str:
     """SHA-256 of dtype, shape and values of rows: shows whether a run resumes with the data it began with."""
     digest = hashlib.sha256(f"{str(rows.dtype).removeprefix('torch.')} {tuple(rows.shape)}".encode())
-    step = max(1, _CHUNK_BYTES // (prod(rows.shape[1:]) * rows.dtype.itemsize))
-    for i in range(0, len(rows), step):
-        part = rows[i : i + step]
-        part = part.detach().cpu().numpy() if isinstance(part, Tensor) else part
-        digest.update(np.ascontiguousarray(part).tobytes())
+    for part in parts_of(rows):
+        values = rows[part].detach().cpu() if isinstance(rows, Tensor) else rows[part]
+        digest.update(np.ascontiguousarray(values).tobytes())
     return digest.hexdigest()
 
 
