@@ -120,12 +120,7 @@ def read_image_array(path: Path) -> dict[str, Array]:
 
 
 def as_images(array: Array, source: str) -> Array:
-    """Images as (N, C, H, W), from an array (N, H, W), (N, H, W, C) or (N, C, H, W) of uint8; C is 1 or 3.
-
-    Example:
-        >>> as_images(np.zeros((5, 8, 6, 3), np.uint8), "an array").shape
-        (5, 3, 8, 6)
-    """
+    """Images as (N, C, H, W), from an array (N, H, W), (N, H, W, C) or (N, C, H, W) of uint8; C is 1 or 3."""
     if array.dtype != np.uint8:
         advice = {
             "f": "(255 * array).round().astype(np.uint8) if they lie in [0, 1]",

@@ -11,7 +11,7 @@ import gzip
 import io
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -33,12 +33,7 @@ class _Layout:
     delimiter: str | None  # None: runs of white space
     names: tuple[str, ...]  # of the columns, without an empty one after a trailing delimiter
     line: int  # number of the line that shows how many columns there are: the header, or the first row
-    named: bool
-
-    @property
-    def skip(self) -> int:
-        """The number of lines before the first row."""
-        return self.line if self.named else self.line - 1
+    named: bool  # whether there is a header
 
 
 def read_delimited(
@@ -59,16 +54,12 @@ def read_delimited(
         raise DataError(f"'{path}' is not a whole gzip file: {error}. Compress or copy it again.") from error
     except csv.Error as error:
         raise DataError(f"'{path}' is not a text table: {error}.") from error
-    return values, tuple(layout.names[i] for i in kept), layout.named, lambda row: _line_of(path, layout, row)
+    names = tuple(layout.names[i] for i in kept)
+    return values, names, layout.named, lambda row: next(islice(_data(path, layout), row, None))[0]
 
 
 def cell_value(cell: str) -> float | None:
-    """The number in a cell: NaN if it is empty or marked as missing, None if it holds text.
-
-    Example:
-        >>> cell_value(" 1e3 "), cell_value("inf"), cell_value(""), cell_value("red"), cell_value("1_000")
-        (1000.0, inf, nan, None, None)
-    """
+    """The number in a cell: NaN if it is empty or marked as missing, None if it holds text."""
     try:
         return None if "_" in cell else float(cell)  # in Python 1_000 is a number
     except ValueError:
@@ -81,7 +72,7 @@ def _open(path: Path) -> TextIO:
     return open(path, encoding="utf-8-sig", newline="")
 
 
-def _rows(lines: Iterator[str], delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
+def _rows(lines: Iterable[str], delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of every line that is neither blank nor a comment.
 
     A line that begins with # is a comment before the table; inside the table only if it has another number of
@@ -118,7 +109,7 @@ def _look(path: Path, suffix: str) -> _Layout:
         content = (line for line in file if line.strip() and not line.startswith("#"))
         delimiter = _sniff(list(islice(content, _SNIFFED_LINES)), suffix)
         file.seek(0)
-        rows = list(islice(_rows(iter(file), delimiter), _SNIFFED_LINES))
+        rows = list(islice(_rows(file, delimiter), _SNIFFED_LINES))
     if not rows:
         raise DataError(f"Expected a table; '{path}' has only blank lines and comments.")
     line, cells = rows[0]
@@ -157,7 +148,7 @@ def _plain(path: Path, layout: _Layout, kept: Sequence[int]) -> Array | None:
     with _open(path) as file:
         try:
             values = np.loadtxt(
-                islice(file, layout.skip, None),
+                islice(file, layout.line - (not layout.named), None),
                 comments="#" if layout.delimiter is None else None,
                 delimiter=layout.delimiter,
                 ndmin=2,
@@ -174,10 +165,8 @@ def _careful(path: Path, layout: _Layout, kept: Sequence[int]) -> Array:
     texts: Counter[int] = Counter()  # column → how many cells have text
     width = len(layout.names)
 
-    def numbers(rows: Iterator[tuple[int, list[str]]]) -> Iterator[list[float | None]]:
-        for line, cells in rows:
-            if line <= layout.skip:
-                continue
+    def numbers() -> Iterator[list[float | None]]:
+        for line, cells in _data(path, layout):
             if len(cells) == width + 1 and not cells[-1].strip():
                 cells.pop()  # trailing delimiter
             if len(cells) != width:
@@ -192,8 +181,7 @@ def _careful(path: Path, layout: _Layout, kept: Sequence[int]) -> Array:
                     texts[i] += 1
             yield row
 
-    with _open(path) as file:
-        values = np.fromiter(numbers(_rows(iter(file), layout.delimiter)), dtype=np.dtype((np.float64, (len(kept),))))
+    values = np.fromiter(numbers(), dtype=np.dtype((np.float64, (len(kept),))))
     if not texts:
         return values
     columns = sorted(texts)
@@ -211,7 +199,6 @@ def _careful(path: Path, layout: _Layout, kept: Sequence[int]) -> Array:
     raise DataError(f"Expected only numbers; in '{path}' {where}{more}. {advice}")
 
 
-def _line_of(path: Path, layout: _Layout, row: int) -> int:
+def _data(path: Path, layout: _Layout) -> Iterator[tuple[int, list[str]]]:
     with _open(path) as file:
-        content = (line for line, _ in _rows(iter(file), layout.delimiter) if line > layout.skip)
-        return next(islice(content, row, None))
+        yield from islice(_rows(file, layout.delimiter), int(layout.named), None)

@@ -43,12 +43,7 @@ def reading(path: Path, expected: str) -> Iterator[None]:
 
 
 def listing(items: Sequence[object], limit: int = 5, mark: str = "'") -> str:
-    """The first few items, in quotation marks, and how many more there are.
-
-    Example:
-        >>> listing(["a", "b", "c"], limit=2)
-        "'a', 'b' and 1 more"
-    """
+    """The first few items, in quotation marks, and how many more there are: "'a', 'b' and 1 more"."""
     shown = ", ".join(f"{mark}{item}{mark}" for item in items[:limit])
     return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
 
@@ -76,12 +71,7 @@ def check_file(path: Path) -> None:
 
 
 def as_option(names: Sequence[str]) -> str:
-    """Column names as ``--exclude`` and ``--columns`` of ``rnf fit`` take them, quoted for the shell.
-
-    Example:
-        >>> print(as_option(["a", "b"]), as_option(["note, free"]))
-        'a,b' '["note, free"]'
-    """
+    """Column names as ``--exclude`` and ``--columns`` of ``rnf fit`` take them, quoted for the shell."""
     commas = any("," in name for name in names)
     text = json.dumps(list(names), ensure_ascii=False) if commas else ",".join(names)
     return "'" + text.replace("'", "'\\''") + "'"

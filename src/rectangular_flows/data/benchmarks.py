@@ -36,9 +36,6 @@ def load_benchmark(name: str, root: Path | None = None) -> Splits:
     Args:
         name: 'power', 'gas', 'hepmass' or 'miniboone'.
         root: the folder that holds 'power', 'gas', …; by default :func:`~rectangular_flows.data.download.data_root`.
-
-    Raises:
-        DataError: unknown name, missing file (also a ``FileNotFoundError``), or a file of another layout.
     """
     entry = dataset(name)
     if entry.kind != "table":

@@ -43,9 +43,7 @@ class ImageSplits(Splits):
             >>> bool((train[:] == test[:]).any())
             False
         """
-        parts = (self.train, self.validation, self.test)
-        train, validation, test = (ImageRows(images, (seed, i)) for i, images in enumerate(parts))
-        return train, validation, test
+        return ImageRows(self.train, (seed, 0)), ImageRows(self.validation, (seed, 1)), ImageRows(self.test, (seed, 2))
 
 
 def load_images(
@@ -72,9 +70,6 @@ def load_images(
         test_fraction: see above.
         size: height and width, or one number for both, to which the pictures of a folder are scaled.
 
-    Raises:
-        DataError: unknown name, missing file (also a ``FileNotFoundError``), or a file of another layout.
-
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -85,11 +80,9 @@ def load_images(
         ((80, 3, 8, 8), 10, 10)
     """
     entry = find_dataset(name_or_path) if isinstance(name_or_path, str) else None
-    if entry is not None and entry.kind != "image":
-        if not Path(name_or_path).exists():
-            raise DataError(f"Expected images, one of {_known()}; '{name_or_path}' is of kind '{entry.kind}'.")
-        entry = None
-    if entry is None:
+    if entry is not None and entry.kind != "image" and not Path(name_or_path).exists():
+        raise DataError(f"Expected images, one of {_known()}; '{name_or_path}' is of kind '{entry.kind}'.")
+    if entry is None or entry.kind != "image":
         parts, note = _read_path(Path(name_or_path).expanduser(), size)
         return _split(str(name_or_path), parts, validation_fraction, test_fraction, seed, note)
     if size is not None:
@@ -116,19 +109,17 @@ def holds_images(name_or_path: str | Path) -> bool:
 
     An array is one of images if it has four dimensions, or three and is of bytes or alone in its file; only its header
     is read. A single picture counts too: :func:`load_images` then says what to give in its place.
-
-    Example:
-        >>> holds_images("mnist"), holds_images("power")
-        (True, False)
     """
     path = Path(name_or_path).expanduser()
     if not path.exists():
         entry = find_dataset(str(name_or_path))
         return entry is not None and entry.kind == "image"
-    if path.is_dir() or path.suffix.lower() in SUFFIXES:
-        return True
     heads = array_heads(path)
-    return any(len(shape) + (kind == np.uint8 or len(heads) == 1) >= 4 for shape, kind in heads)
+    return (
+        path.is_dir()
+        or path.suffix.lower() in SUFFIXES
+        or any(len(shape) + (kind == np.uint8 or len(heads) == 1) >= 4 for shape, kind in heads)
+    )
 
 
 def images_like(name_or_path: str | Path, shape: tuple[int, ...]) -> Array:
@@ -156,7 +147,7 @@ def picture_names(name_or_path: str | Path) -> list[str] | None:
     if not _holds_pictures(path):
         return None
     files, _ = image_files(path)
-    chosen = files["test"] if "test" in files else [*files["train"], *files.get("validation", [])]
+    chosen = files.get("test") or [*files["train"], *files.get("validation", [])]
     return [file.relative_to(path).as_posix() for file in chosen]
 
 
@@ -209,11 +200,6 @@ def _split(
     whole = parts["train"]
     shares = {name: 0.0 if name in parts else share for name, share in (("validation", validation), ("test", test))}
     # each in the order of the files: what is held out is drawn, the order is not
-    train, held_out, tested = (np.sort(rows) for rows in split_rows(len(whole), **shares, seed=seed))
-    return ImageSplits(
-        name,
-        np.ascontiguousarray(whole[train]),
-        np.ascontiguousarray(parts.get("validation", whole[held_out])),
-        np.ascontiguousarray(parts.get("test", whole[tested])),
-        note=note,
-    )
+    drawn = [whole[np.sort(rows)] for rows in split_rows(len(whole), **shares, seed=seed)]
+    images = (drawn[0], parts.get("validation", drawn[1]), parts.get("test", drawn[2]))
+    return ImageSplits(name, *map(np.ascontiguousarray, images), note=note)

@@ -70,7 +70,6 @@ def read_table(
 
     Raises:
         DataError: what is wrong, in which line and column, and what to do.
-        FileNotFoundError: (also a DataError) suggests the nearest file name.
     """
     path = Path(path)
     check_file(path)
@@ -100,11 +99,6 @@ def match_columns(table: Table, expected: Sequence[str]) -> Table:
 
     If one side has no names (no header), the columns are taken by position if their number agrees, with a
     :class:`ByPositionWarning`.
-
-    Example:
-        >>> table = Table(np.array([[1.0, 2.0, 3.0]]), ("b", "c", "a"), "new.csv")
-        >>> match_columns(table, ["a", "b"]).values
-        array([[3., 1.]])
     """
     expected = tuple(expected)
     if table.columns == expected:
@@ -138,10 +132,6 @@ def split_rows(count: int, *, validation: float = 0.1, test: float = 0.1, seed: 
     """Row indices for training, validation and test: a random permutation of 0 … count−1, cut in three.
 
     A part whose fraction is positive gets at least one row.
-
-    Example:
-        >>> [len(part) for part in split_rows(100, validation=0.1, test=0.25)]
-        [65, 10, 25]
     """
     for name, fraction in (("validation", validation), ("test", test)):
         if not 0 <= fraction < 1:
@@ -224,7 +214,7 @@ def write_table(
     try:
         with replacing(path) as temporary, open(temporary, "wb") as file:
             if suffix in _TEXT:
-                opened = gzip.open(file, "wb") if path.suffix.lower() == ".gz" else file
+                opened = gzip.GzipFile(fileobj=file, mode="wb") if path.suffix.lower() == ".gz" else file
                 with io.TextIOWrapper(opened, encoding="utf-8", newline="") as lines:
                     writer = csv.writer(lines, delimiter="," if suffix == ".csv" else "\t", lineterminator="\n")
                     writer.writerow(names)
