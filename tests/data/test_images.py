@@ -118,7 +118,7 @@ def test_missing_files_say_what_to_do(tmp_path, monkeypatch):
             load_images(name)
     put_idx(tmp_path / "mnist")
     (tmp_path / "mnist" / "t10k-images-idx3-ubyte").unlink()
-    with pytest.raises(MissingFileError, match="'t10k-images-idx3-ubyte' or the same"):
+    with pytest.raises(MissingFileError, match="Expected 't10k-images-idx3-ubyte' in"):
         load_images("mnist")
 
 

@@ -55,9 +55,10 @@ def read_array(path: Path, choose: Choose) -> Read:
         )
     if array.dtype.kind not in "fiub":
         raise DataError(f"Expected an array of numbers; '{path}' holds type {array.dtype}. Save it as float64.")
-    named = names is not None and names.dtype.kind == "U" and names.shape == array.shape[1:]
-    columns = tuple(names.tolist()) if named else tuple(f"x{i + 1}" for i in range(array.shape[1]))
-    check_names(columns, f"'columns' of '{path}'")
+    columns, named = tuple(f"x{i + 1}" for i in range(array.shape[1])), False
+    if names is not None and names.dtype.kind == "U" and names.shape == array.shape[1:]:
+        columns, named = tuple(names.tolist()), True
+        check_names(columns, f"'columns' of '{path}'")
     kept = choose(columns)
     if kept != list(range(len(columns))):
         array = array[:, kept]

@@ -13,7 +13,8 @@ import gzip
 import importlib
 import math
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,45 +23,45 @@ import numpy as np
 from ._files import Array, DataError, MissingFileError, by, listing, reading
 from ._image_folders import open_image
 
-_IDX = {"train": "train", "test": "t10k"}
 _IDX_MAGIC = bytes([0, 0, 8, 3])  # of bytes in three dimensions
 _IDX_START = 16  # of the values
 _CIFAR = {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)}
 _CIFAR_BYTES = 1 + 3 * 32 * 32
-_SVHN = {"train": "train_32x32.mat", "test": "test_32x32.mat"}
 
 
-def published_reader(folder: Path) -> Callable[[Path], dict[str, Array]] | None:
-    """The reader of the published format whose files a folder holds, if it holds any."""
-    if any(_find_idx(folder, stem) for stem in _IDX.values()):
-        return _read_idx_folder
-    if len(_cifar_layout(folder)[0]) < 6:
-        return _read_cifar
+def published_reader(folder: Path) -> Callable[[], dict[str, Array]] | None:
+    """Reads a folder in the published format of which the fewest files are missing; None if it holds no such file."""
+    formats = []
+    for read, parts in _FORMATS:
+        found = {part: [_find(folder, names) for names in files] for part, files in parts.items()}
+        missing = [name for files in found.values() for name, there in files if not there]
+        if len(missing) < sum(map(len, found.values())):
+            formats.append((len(missing), partial(_read, folder, read, found, missing)))
+    if formats:
+        return min(formats, key=lambda each: each[0])[1]
     if any((folder / inner / "data_batch_1").is_file() for inner in ("", "cifar-10-batches-py")):
         raise DataError(
             f"Expected the binary version of CIFAR-10, 'data_batch_1.bin' and so on; '{folder}' holds the version for "
             "Python, a pickle, which is not read. Get the other with 'rnf data get cifar10'."
         )
-    return _read_svhn if any((folder / name).is_file() for name in _SVHN.values()) else None
+    return None
 
 
-def _find_idx(folder: Path, stem: str) -> Path | None:
-    names = (f"{stem}-images{mark}idx3-ubyte{suffix}" for mark in "-." for suffix in ("", ".gz"))
-    return next((folder / name for name in names if (folder / name).is_file()), None)
+def _find(folder: Path, names: Sequence[str]) -> tuple[str, bool]:
+    """The first of the names that a file has, and True; or the first name, and False."""
+    return next(((name, True) for name in names if (folder / name).is_file()), (names[0], False))
 
 
-def _read_idx_folder(folder: Path) -> dict[str, Array]:
-    parts = {}
-    for which, stem in _IDX.items():
-        file = _find_idx(folder, stem)
-        if file is None:
-            raise MissingFileError(f"Expected '{stem}-images-idx3-ubyte' or the same .gz in '{folder}'.")
-        parts[which] = read_idx(file)[:, None]
-    return parts
+def _read(
+    folder: Path, read: Callable[[Path], Array], found: dict[str, list[tuple[str, bool]]], missing: list[str]
+) -> dict[str, Array]:
+    if missing:
+        raise MissingFileError(f"Expected {listing(missing, 6)} in '{folder}', beside the other files of its format.")
+    return {part: np.concatenate([read(folder / name) for name, _ in files]) for part, files in found.items()}
 
 
 def read_idx(path: Path) -> Array:
-    """The images of an idx file, (N, height, width), uint8; plain or gzip, whatever its name says."""
+    """The images of an idx file, (N, 1, height, width), uint8; plain or gzip, whatever its name says."""
     data = path.read_bytes()
     if data.startswith(b"\x1f\x8b"):
         with reading(path, "an idx file"):
@@ -76,29 +77,7 @@ def read_idx(path: Path) -> Array:
             f"Expected {math.prod(shape):,} values in '{path}', whose header says {by(shape)}; got "
             f"{len(data) - _IDX_START:,}. The file is damaged: get it again."
         )
-    return np.frombuffer(data, dtype=np.uint8, offset=_IDX_START).reshape(shape)
-
-
-def _cifar_layout(folder: Path) -> tuple[list[str], Path, str]:
-    """The most complete layout in a folder: the names of missing files, the folder of the others, their suffix."""
-    found = []
-    # the archive may lie unpacked inside
-    for place, suffix in ((folder, ".bin"), (folder / "cifar-10-batches-bin", ".bin"), (folder, ".png")):
-        names = [f"{stem}{suffix}" for stems in _CIFAR.values() for stem in stems]
-        found.append(([name for name in names if not (place / name).is_file()], place, suffix))
-    return min(found, key=lambda layout: len(layout[0]))
-
-
-def _read_cifar(folder: Path) -> dict[str, Array]:
-    lacking, place, suffix = _cifar_layout(folder)
-    if lacking:
-        raise MissingFileError(
-            f"Expected all 6 files '*{suffix}' of CIFAR-10 in '{place}'; it lacks {listing(lacking, 6)}."
-        )
-    read = _cifar_png if suffix == ".png" else _cifar_binary
-    return {
-        which: np.concatenate([read(place / f"{stem}{suffix}") for stem in stems]) for which, stems in _CIFAR.items()
-    }
+    return np.frombuffer(data, dtype=np.uint8, offset=_IDX_START).reshape(shape)[:, None]
 
 
 def _cifar_binary(file: Path) -> Array:
@@ -121,13 +100,6 @@ def _cifar_png(file: Path) -> Array:
         return np.asarray(picture).reshape(-1, 32, 32, 3).transpose(0, 3, 1, 2)
 
 
-def _read_svhn(folder: Path) -> dict[str, Array]:
-    lacking = [name for name in _SVHN.values() if not (folder / name).is_file()]
-    if lacking:
-        raise MissingFileError(f"Expected {' and '.join(map(repr, lacking))} in '{folder}'.")
-    return {which: _read_mat(folder / name) for which, name in _SVHN.items()}
-
-
 def _read_mat(file: Path) -> Array:
     loadmat: Any = importlib.import_module("scipy.io").loadmat  # slow to import, and for this set only
     with reading(file, "a MATLAB file of version 7 or older, such as save(…, '-v7') writes"):
@@ -139,3 +111,23 @@ def _read_mat(file: Path) -> Array:
             f"Expected X as (height, width, 3, N) of uint8 in '{file}'; got {images.shape} of {images.dtype}."
         )
     return np.ascontiguousarray(images.transpose(3, 2, 0, 1))
+
+
+_FORMATS: tuple[tuple[Callable[[Path], Array], dict[str, list[tuple[str, ...]]]], ...] = (  # each file by its names
+    (
+        read_idx,
+        {
+            part: [tuple(f"{stem}-images{mark}idx3-ubyte{suffix}" for mark in "-." for suffix in ("", ".gz"))]
+            for part, stem in (("train", "train"), ("test", "t10k"))
+        },
+    ),
+    (
+        _cifar_binary,  # the archive may lie unpacked inside
+        {
+            part: [(f"{stem}.bin", f"cifar-10-batches-bin/{stem}.bin") for stem in stems]
+            for part, stems in _CIFAR.items()
+        },
+    ),
+    (_cifar_png, {part: [(f"{stem}.png",) for stem in stems] for part, stems in _CIFAR.items()}),
+    (_read_mat, {part: [(f"{part}_32x32.mat",)] for part in ("train", "test")}),
+)

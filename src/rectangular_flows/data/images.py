@@ -97,7 +97,7 @@ def load_published(entry: Dataset, root: Path, *, seed: int = 0, validation_frac
     read = published_reader(folder)
     if read is None:
         raise MissingFileError(f"Expected the files of {entry.name} in '{folder}'; there are none.")
-    splits = _split(entry.name, read(folder), validation_fraction, 0.0, seed)
+    splits = _split(entry.name, read(), validation_fraction, 0.0, seed)
     if splits.shape != entry.shape:
         expected, got = by(entry.shape), by(splits.shape)
         raise DataError(f"Expected images of {expected} for {entry.name}; those in '{folder}' are {got}.")
@@ -172,7 +172,7 @@ def _read_path(path: Path, size: int | Size | None) -> tuple[dict[str, Array], s
     if size is not None and path.exists():
         raise DataError(_SIZE.format(path))
     if read := published_reader(path):
-        return read(path), ""
+        return read(), ""
     if path.is_file() and path.suffix.lower() in (".npy", ".npz"):
         return read_image_array(path), ""
     if not path.exists():
@@ -201,5 +201,6 @@ def _split(
     shares = {name: 0.0 if name in parts else share for name, share in (("validation", validation), ("test", test))}
     # each in the order of the files: what is held out is drawn, the order is not
     drawn = [whole[np.sort(rows)] for rows in split_rows(len(whole), **shares, seed=seed)]
-    images = (drawn[0], parts.get("validation", drawn[1]), parts.get("test", drawn[2]))
-    return ImageSplits(name, *map(np.ascontiguousarray, images), note=note)
+    given = (drawn[0], parts.get("validation", drawn[1]), parts.get("test", drawn[2]))
+    train, held_out, tested = map(np.ascontiguousarray, given)
+    return ImageSplits(name, train, held_out, tested, note=note)

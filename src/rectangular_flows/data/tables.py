@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -227,7 +228,7 @@ def write_table(
             elif suffix == ".npy":
                 np.save(file, values)
             else:
-                more = {} if text is None else {"text": np.array(text[1], dtype=np.str_)}
+                more: dict[str, Any] = {} if text is None else {"text": np.array(text[1], dtype=np.str_)}
                 np.savez(file, data=values, columns=np.array(columns, dtype=np.str_), **more)
     except OSError as error:
         raise DataError(f"Cannot write '{path}': {error.strerror} (in folder '{path.parent}').") from error
