@@ -146,14 +146,12 @@ def as_images(array: Array, source: str) -> Array:
 def array_heads(path: Path) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
     """Shapes and types of the arrays in a .npy or .npz file, from their headers; none for any other or a damaged file."""
     try:
-        if path.suffix.lower() == ".npy":
-            return [_head(path.open("rb"))]
         if path.suffix.lower() == ".npz":
             with zipfile.ZipFile(path) as archive:
                 return [_head(archive.open(name)) for name in archive.namelist()]
+        return [_head(path.open("rb"))] if path.suffix.lower() == ".npy" else []
     except Exception:  # the reader says what is wrong
         return []
-    return []
 
 
 def _head(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:

@@ -47,9 +47,8 @@ def read_delimited(
         if values is None:
             values = _careful(path, layout, kept)
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"'{path}' is not UTF-8 text ({error.reason}, byte {error.start}). Save it as UTF-8."
-        ) from error
+        where = f"{error.reason}, byte {error.start}"
+        raise DataError(f"'{path}' is not UTF-8 text ({where}). Save it as UTF-8.") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"'{path}' is not a whole gzip file: {error}. Compress or copy it again.") from error
     except csv.Error as error:
@@ -130,12 +129,10 @@ def _sniff(lines: Sequence[str], suffix: str) -> str | None:
     if suffix == ".tsv":
         return "\t"
     counts = {mark: [_outside_quotes(line, mark) for line in lines] for mark in ("\t", ";", ",")}
-    found = {mark: count for mark, count in counts.items() if any(count[:1])}
-    for mark, count in found.items():
-        if len(set(count)) == 1:
-            return mark
+    found = {mark: (len(set(count)) == 1, count[0]) for mark, count in counts.items() if any(count[:1])}
+    regular = [mark for mark, (same, _) in found.items() if same]
     if found:
-        return max(found, key=lambda mark: found[mark][0])
+        return regular[0] if regular else max(found, key=lambda mark: found[mark])
     return "," if suffix == ".csv" else None
 
 

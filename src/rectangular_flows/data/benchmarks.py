@@ -26,6 +26,7 @@ from ._files import Array, DataError, MissingFileError, reading
 from .datasets import DATASETS, Dataset, Splits, dataset
 from .safe_pickle import read_frame
 
+_Parts = tuple[Array, Array, Array]
 _SEED = 42  # the benchmark's
 _HEPMASS_ROWS = {"1000_train": 700_000, "1000_test": 350_000}  # the benchmark holds the first tenth of UCI's rows
 
@@ -101,7 +102,7 @@ def load_hepmass(entry: Dataset, root: Path) -> Splits:
     The test file has one column more than the training file, its last, which is dropped too. μ and σ are those of the
     training file, of which the last 10 % are for validation.
     """
-    parts = {}
+    parts, folder = {}, root / entry.name
     for stem, limit in _HEPMASS_ROWS.items():
         file = _find(root, entry, f"{stem}.csv", f"{stem}.csv.gz")
         opener: Callable[..., IO[str]] = gzip.open if file.suffix == ".gz" else open
@@ -109,21 +110,18 @@ def load_hepmass(entry: Dataset, root: Path) -> Splits:
             header, first = text.readline().lstrip("# "), text.readline()  # '# label,f0,f1,…'
             names = [name.strip('" \r\n') for name in header.rstrip("\r\n, ").split(",")]
             width = min(len(names), len(first.rstrip("\r\n, ").split(",")))  # they need not agree
-            rows = chain([first], text)
-            data = np.loadtxt(rows, delimiter=",", max_rows=limit, usecols=range(width), ndmin=2)
+            data = np.loadtxt(chain([first], text), delimiter=",", max_rows=limit, usecols=range(width), ndmin=2)
         parts[stem] = data[data[:, 0] == 1, 1:], names[1:]
     (train, names), (test, _) = parts.values()
     if test.shape[1] < train.shape[1] or not len(train) or not len(test):
         raise DataError(
             f"Expected rows of class 1 in both files, and in the test file at least as many columns as in the training "
-            f"file; got shapes {train.shape} and {test.shape} in '{root / entry.name}'."
+            f"file; got shapes {train.shape} and {test.shape} in '{folder}'."
         )
     test = test[:, : train.shape[1]]
     kept = [i for i in range(train.shape[1]) if np.unique(train[:, i], return_counts=True)[1].max() <= 5]
     if not kept:
-        raise DataError(
-            f"Expected continuous features in '{root / entry.name}'; each has a value that occurs over 5 times."
-        )
+        raise DataError(f"Expected continuous features in '{folder}'; each has a value that occurs over 5 times.")
     train, test = train[:, kept], test[:, kept]
     count = len(train) - int(0.1 * len(train))
     return _splits(entry, (train[:count], train[count:], test), [names[i] for i in kept], by=train, ddof=1)
@@ -151,9 +149,9 @@ def load_miniboone(entry: Dataset, root: Path) -> Splits:
 
 
 def _find(root: Path, entry: Dataset, *names: str) -> Path:
-    for name in names:
-        if (root / entry.name / name).is_file():
-            return root / entry.name / name
+    for file in (root / entry.name / name for name in names):
+        if file.is_file():
+            return file
     wanted = " or ".join(f"'{entry.name}/{name}'" for name in names)
     raise MissingFileError(f"Expected {wanted} in the data folder '{root}'; there is none.")
 
@@ -171,7 +169,7 @@ def _checked(data: Array, width: int | None, file: Path) -> Array:
     return data
 
 
-def _tails(data: Array) -> tuple[Array, Array, Array]:
+def _tails(data: Array) -> _Parts:
     """The last 10 % for test, the last 10 % of the rest for validation."""
     held = int(0.1 * len(data))
     rest, test = data[: len(data) - held], data[len(data) - held :]
@@ -180,13 +178,7 @@ def _tails(data: Array) -> tuple[Array, Array, Array]:
 
 
 def _splits(
-    entry: Dataset,
-    parts: tuple[Array, Array, Array],
-    columns: Sequence[str],
-    note: str = "",
-    *,
-    by: Array | None = None,
-    ddof: int = 0,
+    entry: Dataset, parts: _Parts, columns: Sequence[str], note: str = "", by: Array | None = None, ddof: int = 0
 ) -> Splits:
     """The parts in float32, standardised by the rows ``by`` unless they are standardised already."""
     mean, deviation = (0.0, 1.0) if by is None else (by.mean(axis=0), by.std(axis=0, ddof=ddof))

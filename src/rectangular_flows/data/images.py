@@ -99,8 +99,8 @@ def load_published(entry: Dataset, root: Path, *, seed: int = 0, validation_frac
         raise MissingFileError(f"Expected the files of {entry.name} in '{folder}'; there are none.")
     splits = _split(entry.name, read(), validation_fraction, 0.0, seed)
     if splits.shape != entry.shape:
-        expected, got = by(entry.shape), by(splits.shape)
-        raise DataError(f"Expected images of {expected} for {entry.name}; those in '{folder}' are {got}.")
+        got = f"those in '{folder}' are {by(splits.shape)}"
+        raise DataError(f"Expected images of {by(entry.shape)} for {entry.name}; {got}.")
     return splits
 
 
@@ -114,12 +114,10 @@ def holds_images(name_or_path: str | Path) -> bool:
     if not path.exists():
         entry = find_dataset(str(name_or_path))
         return entry is not None and entry.kind == "image"
+    if path.is_dir() or path.suffix.lower() in SUFFIXES:
+        return True
     heads = array_heads(path)
-    return (
-        path.is_dir()
-        or path.suffix.lower() in SUFFIXES
-        or any(len(shape) + (kind == np.uint8 or len(heads) == 1) >= 4 for shape, kind in heads)
-    )
+    return any(len(shape) + (kind == np.uint8 or len(heads) == 1) >= 4 for shape, kind in heads)
 
 
 def images_like(name_or_path: str | Path, shape: tuple[int, ...]) -> Array:

@@ -13,12 +13,7 @@ from .pixels import ImageRows
 
 
 class Picked:
-    """Some rows of an array, read when they are asked for: memory-mapped files and images are never copied whole.
-
-    Example:
-        >>> Picked(np.arange(10).reshape(5, 2), np.array([4, 0]))[:1]
-        array([[8, 9]])
-    """
+    """Some rows of an array, read when they are asked for: memory-mapped files and images are never copied whole."""
 
     def __init__(self, values: Array | ImageRows, index: Array):
         self.values, self.index = values, index

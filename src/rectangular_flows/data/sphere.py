@@ -36,25 +36,14 @@ class SphereTable(Table):
 
 
 def to_xyz(degrees: Array) -> Array:
-    """Unit vectors, (N, 2) → (N, 3), in float64.
-
-    Example:
-        >>> to_xyz(np.array([[0.0, 90.0], [-90.0, 17.0]])).round(6) + 0.0
-        array([[ 0.,  1.,  0.],
-               [ 0.,  0., -1.]])
-    """
+    """Unit vectors, (N, 2) → (N, 3), in float64."""
     latitude, longitude = np.radians(np.asarray(degrees, dtype=np.float64)).T
     flat = np.cos(latitude)
     return np.stack([flat * np.cos(longitude), flat * np.sin(longitude), np.sin(latitude)], axis=1)
 
 
 def to_degrees(xyz: Array) -> Array:
-    """Latitude and longitude (−180 to 180) of the radial projections on the sphere, (N, 3) → (N, 2), in float64.
-
-    Example:
-        >>> to_degrees(np.array([[0.0, -2.0, 0.0]]))
-        array([[  0., -90.]])
-    """
+    """Latitude and longitude (−180 to 180) of the radial projections on the sphere, (N, 3) → (N, 2), in float64."""
     x, y, z = np.asarray(xyz, dtype=np.float64).T
     return np.degrees(np.stack([np.arctan2(z, np.hypot(x, y)), np.arctan2(y, x)], axis=1))
 
@@ -63,10 +52,6 @@ def degree_columns(table: Table) -> tuple[int, int]:
     """Which column is the latitude and which the longitude: by name (lat…, lon…, lng…, in any case), else in that order.
 
     If only one of the two columns has such a name, the remaining one is the other.
-
-    Example:
-        >>> degree_columns(Table(np.zeros((1, 2)), ("Lng", "Lat"), "a.csv"))
-        (1, 0)
     """
     if len(table.columns) != 2:
         raise DataError(

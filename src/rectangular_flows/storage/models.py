@@ -33,19 +33,13 @@ def save_model(flow: RectangularFlow, folder: str | Path, **facts: Any) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     dtype = str(flow.dtype).removeprefix("torch.")
-    description: dict[str, Any] = {
-        "format": _FORMAT,
-        "version": __version__,
-        "dtype": dtype,
-        "model": None,
-        "facts": facts,
-    }
+    content: dict[str, Any] = {"format": _FORMAT, "version": __version__, "dtype": dtype, "model": None, "facts": facts}
     try:
-        description["model"] = describe(flow)
+        content["model"] = describe(flow)
     except TypeError as error:
-        description["undescribed"] = str(error)
+        content["undescribed"] = str(error)
     save_tensors(folder / WEIGHTS, flow.state_dict())
-    write_atomically(folder / DESCRIPTION, json.dumps(description, indent=1, ensure_ascii=False) + "\n")
+    write_atomically(folder / DESCRIPTION, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def load_model(
