@@ -310,7 +310,16 @@ def test_hashes_in_cells_are_no_comments(put):
     assert read_table(put("n,#events\n1,2\n3,4\n")).columns == ("n", "#events")
     with pytest.raises(DataError, match=r"column 'a' has text in 1 of 2 rows \(first: '#3' in line 3\)"):
         read_table(put("a,b\n1,2\n#3,4\n"))  # a row that is commented out, or is it?
-    np.testing.assert_array_equal(read_table(put("1 2 # good\n# no\n3 4\n", "t.txt")).values, [[1, 2], [3, 4]])
+    path = put("1 2 # good\n# no\n3 4\n# 5\n", "t.txt")
+    np.testing.assert_array_equal(read_table(path).values, [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(read_table(path, columns=["2"]).values, [[2], [4]])
+
+
+def test_a_line_of_tabs_is_a_row_inside_the_table_only(put):
+    path = put("\t\na\tb\n1\t2\n\t\n3\t4\n", "t.tsv")
+    with pytest.raises(DataError, match=r"1 of 3 rows .*line 4, column 'a' is missing"):
+        read_table(path)
+    np.testing.assert_array_equal(read_table(path, drop_invalid=True).values, [[1, 2], [3, 4]])
 
 
 def test_names_with_commas_can_be_left_out(put):

@@ -89,7 +89,7 @@ def _rows(lines: Iterable[str], delimiter: str | None) -> Iterator[tuple[int, li
                 line = line.split("#", 1)[0]
             elif line.startswith("#") and marks != _outside_quotes(line, delimiter):
                 continue
-            if line.strip():
+            if line.strip(None if marks is None else " \r\n"):  # in the table, a line of tabs is a row of missing cells
                 marks = _outside_quotes(line, delimiter) if delimiter and marks is None else marks
                 yield line
 
@@ -141,19 +141,25 @@ def _outside_quotes(line: str, mark: str) -> int:
 
 
 def _plain(path: Path, layout: _Layout, kept: Sequence[int]) -> Array | None:
-    """The table by numpy's C parser; None if it has missing cells, text or anything else out of the ordinary."""
+    """The table by numpy's C parser, with NaN for empty cells; None if there is anything else out of the ordinary."""
+    mark = layout.delimiter
+
+    def lines(file: TextIO) -> Iterator[str]:
+        for line in islice(file, layout.line - (not layout.named), None):
+            line = line.strip(" \r\n")
+            cells = line.split(mark)
+            if not line:
+                continue
+            # numpy does not look at the cells that it leaves out
+            if len(cells) != len(layout.names) or (mark is None and "#" in line):
+                raise ValueError("a line with a comment, or with another number of cells")
+            yield line if mark is None or "" not in cells else mark.join(cell or "nan" for cell in cells)
+
     with _open(path) as file:
         try:
-            values = np.loadtxt(
-                islice(file, layout.line - (not layout.named), None),
-                comments="#" if layout.delimiter is None else None,
-                delimiter=layout.delimiter,
-                ndmin=2,
-                quotechar='"',
-            )
+            return np.loadtxt(lines(file), comments=None, delimiter=mark, usecols=kept, ndmin=2, quotechar='"')
         except ValueError:
             return None
-    return np.take(values, kept, axis=1) if values.shape[1] == len(layout.names) else None
 
 
 def _careful(path: Path, layout: _Layout, kept: Sequence[int]) -> Array:
