@@ -164,13 +164,11 @@ def test_images_stay_bytes():
 
 
 def test_checks_read_a_part_at_a_time(monkeypatch):
-    from rectangular_flows.data import _files
     from rectangular_flows.storage import files as storage
 
     rows = ImageRows(np.random.default_rng(0).integers(0, 256, (50, 1, 8, 8), dtype=np.uint8))
     whole = storage.fingerprint(rows)
-    monkeypatch.setattr(_files, "CHUNK_BYTES", 7 * 256)
-    monkeypatch.setattr(storage, "_CHUNK_BYTES", 7 * 256)
+    monkeypatch.setattr(storage, "CHUNK_BYTES", 7 * 256)
     sizes = []
     read = ImageRows.__getitem__
     monkeypatch.setattr(ImageRows, "__getitem__", lambda self, key: sizes.append(key) or read(self, key))

@@ -27,7 +27,7 @@ def test_cifar_layouts_are_found(tmp_path):
     assert len(load_images(tmp_path / "b").test) == 4
     (tmp_path / "b" / "test_batch.png").unlink()
     (tmp_path / "b" / "data_batch_1.png").unlink()
-    with pytest.raises(MissingFileError, match=r"all 6 files '\*\.bin' of CIFAR-10 in .* lacks 'data_batch_3.bin'"):
+    with pytest.raises(MissingFileError, match=r"Expected 'data_batch_3.bin' in '.*', beside the other files"):
         load_images(tmp_path / "b")
 
 
@@ -46,7 +46,7 @@ def test_damaged_cifar(tmp_path):
         with pytest.raises(DataError, match="1024 pixels wide"):
             load_images(tmp_path)
     put(tmp_path / "test_batch.png", b"no picture")
-    with pytest.raises(DataError, match=r"cannot read '.*test_batch\.png': not a picture"):
+    with pytest.raises(DataError, match=r"cannot read '.*test_batch\.png'.*Is it damaged"):
         load_images(tmp_path)
 
 

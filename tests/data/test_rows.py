@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from rectangular_flows.data import ImageRows, _files, dequantise
+from rectangular_flows.data import ImageRows, dequantise
 from rectangular_flows.data.rows import Picked, check, mix, pick, shuffled, split, take
 from rectangular_flows.errors import NonFiniteError
+from rectangular_flows.storage import files
 
 from .made import pixels
 
@@ -55,16 +56,16 @@ def test_what_cannot_be_trained_on(monkeypatch):
         split(np.zeros((4, 2)), np.zeros((1, 2)), (2,), 0)
     values = np.zeros((50, 2))
     values[[3, 30, 49], [0, 1, 0]] = np.nan, np.inf, -np.inf
-    monkeypatch.setattr(_files, "CHUNK_BYTES", 7 * 16)  # seven rows at a time
+    monkeypatch.setattr(files, "CHUNK_BYTES", 7 * 16)  # seven rows at a time
     with pytest.raises(NonFiniteError, match="3 of 50 rows of data"):
         check(values, "data", (2,))
 
 
 def test_parts_cover_the_rows_once(monkeypatch):
-    monkeypatch.setattr(_files, "CHUNK_BYTES", 100)
-    parts = list(_files.parts_of(np.zeros((10, 3))))
+    monkeypatch.setattr(files, "CHUNK_BYTES", 100)
+    parts = list(files.parts_of(np.zeros((10, 3))))
     assert [(part.start, part.stop) for part in parts] == [(0, 4), (4, 8), (8, 12)]
-    assert len(list(_files.parts_of(torch.zeros(3, 1000)))) == 3  # a row at least
+    assert len(list(files.parts_of(torch.zeros(3, 1000)))) == 3  # a row at least
 
 
 def test_orders_are_functions_of_the_seeds():

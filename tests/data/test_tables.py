@@ -6,7 +6,7 @@ import sys
 import numpy as np
 import pytest
 
-from rectangular_flows.data import _arrays, _files
+from rectangular_flows.data import _arrays
 from rectangular_flows.data.tables import (
     ByPositionWarning,
     DataError,
@@ -17,6 +17,7 @@ from rectangular_flows.data.tables import (
     split_rows,
     write_table,
 )
+from rectangular_flows.storage import files
 
 
 @pytest.fixture
@@ -267,7 +268,7 @@ def test_writing_fails_whole(tmp_path, monkeypatch):
     path.write_text("before")
     with pytest.raises(DataError, match=r"\(N, 1\)"):
         write_table(path, ["a"], WANTED)
-    monkeypatch.setattr(_files, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(files, "CHUNK_BYTES", 1)
     with pytest.raises(TypeError):
         write_table(path, ["a"], np.array([[1.0], [None]], dtype=object).view(_Breaks))
     assert path.read_text() == "before"
@@ -309,7 +310,16 @@ def test_hashes_in_cells_are_no_comments(put):
     assert read_table(put("n,#events\n1,2\n3,4\n")).columns == ("n", "#events")
     with pytest.raises(DataError, match=r"column 'a' has text in 1 of 2 rows \(first: '#3' in line 3\)"):
         read_table(put("a,b\n1,2\n#3,4\n"))  # a row that is commented out, or is it?
-    np.testing.assert_array_equal(read_table(put("1 2 # good\n# no\n3 4\n", "t.txt")).values, [[1, 2], [3, 4]])
+    path = put("1 2 # good\n# no\n3 4\n# 5\n", "t.txt")
+    np.testing.assert_array_equal(read_table(path).values, [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(read_table(path, columns=["2"]).values, [[2], [4]])
+
+
+def test_a_line_of_tabs_is_a_row_inside_the_table_only(put):
+    path = put("\t\na\tb\n1\t2\n\t\n3\t4\n", "t.tsv")
+    with pytest.raises(DataError, match=r"1 of 3 rows .*line 4, column 'a' is missing"):
+        read_table(path)
+    np.testing.assert_array_equal(read_table(path, drop_invalid=True).values, [[1, 2], [3, 4]])
 
 
 def test_names_with_commas_can_be_left_out(put):
@@ -357,8 +367,8 @@ def test_check_table(monkeypatch):
     def check(values, latent_dim=2):
         check_table(Table(values, names[: values.shape[1]], "t.csv"), latent_dim)
 
-    for chunk in (_files.CHUNK_BYTES, 100):
-        monkeypatch.setattr(_files, "CHUNK_BYTES", chunk)
+    for chunk in (files.CHUNK_BYTES, 100):
+        monkeypatch.setattr(files, "CHUNK_BYTES", chunk)
         check(values)
         check(values.astype(np.float32), None)
         with pytest.raises(DataError, match=r"'c', 'd' hold one value.*--exclude 'c,d'"):

@@ -1,87 +1,83 @@
-"""Tables as arrays: .npy, .npz and Parquet."""
+"""Tables and images as arrays: .npy, .npz and Parquet."""
 
 from __future__ import annotations
 
 import importlib
+import lzma
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
-from ._files import Array, DataError, as_option, check_names, listing
+from ._files import Array, DataError, as_option, check_names, listing, reading
 
 MMAP_BYTES = 256 * 2**20  # a larger .npy file stays on disk
 
 Choose = Callable[[tuple[str, ...]], list[int]]
 Read = tuple[Array, tuple[str, ...], bool]  # values, the names kept, whether the names are the file's
 
-
-def read_npy(path: Path, choose: Choose) -> Read:
-    """A 2-D array from a .npy file, memory-mapped if it is large."""
-    array = load_npy(path, mmap=path.stat().st_size > MMAP_BYTES)
-    return _select(array, _generated(array, str(path)), False, choose, str(path))
-
-
-def load_npy(path: Path, *, mmap: bool = False) -> Array:
-    """``np.load`` without pickle, with an error that names the file."""
-    try:
-        array = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise DataError(f"Expected a numpy array; cannot read '{path}': {error}") from error
-    if not isinstance(array, np.ndarray):  # a .npz archive under another name
-        array.close()
-        raise DataError(f"Expected one numpy array in '{path}'; got an archive. Name it .npz.")
-    return array
+_CHANNELS = (1, 3)
+# what the parts are called: here, in Keras's files and in MedMNIST's
+_PARTS = {
+    "train": ("train", "x_train", "train_images"),
+    "validation": ("validation", "x_val", "val_images"),
+    "test": ("test", "x_test", "test_images"),
+}
+_WHOLE = ("images", "data", "X", "x")
 
 
-def load_npz(path: Path) -> dict[str, Array]:
-    """The arrays of a .npz file by name, without any pickle."""
-    try:
-        with open(path, "rb") as file:  # numpy leaves a damaged file open
-            archive = np.load(file, allow_pickle=False)
-            if isinstance(archive, np.ndarray):
-                raise DataError(f"Expected a .npz archive; '{path}' holds one plain array. Name it .npy.")
-            return {name: archive[name] for name in archive.files}
-    except DataError:
-        raise
-    except Exception as error:  # whatever a damaged file leads to
-        raise DataError(f"Expected numpy arrays; cannot read '{path}': {error}") from error
+def load_arrays(path: Path) -> dict[str, Array]:
+    """The arrays of a .npz file by name, or the one of a .npy (or .npy.xz) file under ''; never a pickle."""
+    large = path.suffix.lower() == ".npy" and path.stat().st_size > MMAP_BYTES
+    # the file is opened here, since numpy leaves a damaged one open
+    with reading(path, "numpy arrays"), (lzma.open if path.suffix == ".xz" else open)(path, "rb") as file:
+        loaded = np.load(path if large else file, mmap_mode="r" if large else None, allow_pickle=False)
+        return {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
 
 
-def read_npz(path: Path, choose: Choose) -> Read:
-    """The only 2-D array of a .npz file, or the one called 'data' or 'X'; column names from 'columns', if it is there."""
-    arrays = load_npz(path)
-    tables = [name for name, array in arrays.items() if array.ndim == 2]
+def read_array(path: Path, choose: Choose) -> Read:
+    """The only array of a file, or the one called 'data' or 'X'; column names from 'columns', if it is there."""
+    arrays = load_arrays(path)
+    tables = [name for name, array in arrays.items() if array.ndim == 2 or len(arrays) == 1]
     preferred = [name for name in ("data", "X") if name in tables]
     if not preferred and len(tables) != 1:
-        shapes = [f"{name} {array.shape}" for name, array in arrays.items()]
         raise DataError(
-            f"Expected one 2-D array in '{path}', or one called 'data' or 'X'; got {listing(shapes, 12)}. "
+            f"Expected one 2-D array in '{path}', or one called 'data' or 'X'; got {_shapes(arrays)}. "
             "Save the right one as 'data'."
         )
-    array = arrays[(preferred or tables)[0]]
-    names = arrays.get("columns")
+    array, names = arrays[(preferred or tables)[0]], arrays.get("columns")
+    if array.ndim != 2:
+        shape = "-1, 1" if array.ndim == 1 else "len(array), -1"
+        raise DataError(
+            f"Expected a 2-D array (rows, columns); '{path}' holds shape {array.shape}. Save array.reshape({shape})."
+        )
+    if array.dtype.kind not in "fiub":
+        raise DataError(f"Expected an array of numbers; '{path}' holds type {array.dtype}. Save it as float64.")
+    columns, named = tuple(f"x{i + 1}" for i in range(array.shape[1])), False
     if names is not None and names.dtype.kind == "U" and names.shape == array.shape[1:]:
-        check_names(names.tolist(), f"'columns' of '{path}'")
-        return _select(array, tuple(names.tolist()), True, choose, str(path))
-    return _select(array, _generated(array, str(path)), False, choose, str(path))
+        columns, named = tuple(names.tolist()), True
+        check_names(columns, f"'columns' of '{path}'")
+    kept = choose(columns)
+    if kept != list(range(len(columns))):
+        array = array[:, kept]
+    kind = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
+    if array.dtype != kind:  # integers, half precision, foreign byte order
+        array = array.astype(kind)
+    return array, tuple(columns[i] for i in kept), named
 
 
 def read_parquet(path: Path, choose: Choose) -> Read:
     """Numeric columns of a Parquet file; nulls become NaN."""
     arrow, parquet = load_pyarrow()
-    try:
+    with reading(path, "a Parquet file"):
         file = parquet.ParquetFile(path)
         names = tuple(file.schema_arrow.names)
         check_names(names, f"'{path}'")
-        kept = choose(names)
-        table = file.read(columns=[names[i] for i in kept])
-    except DataError:
-        raise
-    except (arrow.ArrowException, OSError) as error:
-        raise DataError(f"Expected a Parquet file; cannot read '{path}': {error}") from error
-    kinds = {names[i]: table.schema.field(names[i]).type for i in kept}
+        kept = [names[i] for i in choose(names)]
+        table = file.read(columns=kept)
+    kinds = {name: table.schema.field(name).type for name in kept}
     numeric = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean, arrow.types.is_decimal)
     text = [name for name, kind in kinds.items() if not any(test(kind) for test in numeric)]
     if text:
@@ -90,10 +86,11 @@ def read_parquet(path: Path, choose: Choose) -> Read:
             f"Leave them out: --exclude {as_option(text)}."
         )
     single = all(arrow.types.is_float32(kind) for kind in kinds.values())
-    values = np.empty((table.num_rows, len(kept)), dtype=np.float32 if single else np.float64)
-    for i, name in enumerate(kinds):
-        values[:, i] = table[name].cast("float32" if single else "float64").to_numpy()
-    return values, tuple(kinds), True
+    kind = "float32" if single else "float64"
+    values = np.empty((table.num_rows, len(kept)), dtype=kind)
+    for i, name in enumerate(kept):
+        values[:, i] = table[name].cast(kind).to_numpy()
+    return values, tuple(kept), True
 
 
 def load_pyarrow() -> tuple[Any, Any]:
@@ -104,22 +101,66 @@ def load_pyarrow() -> tuple[Any, Any]:
         raise DataError("Parquet files need the pyarrow package: pip install 'rectangular-flows[parquet]'.") from error
 
 
-def _generated(array: Array, source: str) -> tuple[str, ...]:
-    if array.ndim != 2:
-        shape = "-1, 1" if array.ndim == 1 else "len(array), -1"
+def read_image_array(path: Path) -> dict[str, Array]:
+    """Images of a .npy file, or of a .npz file with its parts, if it has any.
+
+    A .npz file holds 'images', or 'train', 'test' and perhaps 'validation'. The names of Keras and MedMNIST work too,
+    and so does any name if there is only one array.
+    """
+    arrays = load_arrays(path)
+    found = {which: arrays[name] for which, names in _PARTS.items() for name in reversed(names) if name in arrays}
+    if "train" not in found:
+        named = [arrays[name] for name in _WHOLE if name in arrays]
+        if not named and len(arrays) != 1:
+            raise DataError(
+                f"Expected an array 'images', or 'train' and 'test', in '{path}'; got {_shapes(arrays) or 'nothing'}. "
+                "Save the right one as 'images'."
+            )
+        found = {"train": (named or list(arrays.values()))[0]}
+    return {which: as_images(array, str(path)) for which, array in found.items()}
+
+
+def as_images(array: Array, source: str) -> Array:
+    """Images as (N, C, H, W), from an array (N, H, W), (N, H, W, C) or (N, C, H, W) of uint8; C is 1 or 3."""
+    if array.dtype != np.uint8:
+        advice = {
+            "f": "(255 * array).round().astype(np.uint8) if they lie in [0, 1]",
+            "b": "255 * array.astype(np.uint8)",
+        }.get(array.dtype.kind, "array.astype(np.uint8) if they lie in 0 … 255")
         raise DataError(
-            f"Expected a 2-D array (rows, columns); '{source}' holds shape {array.shape}. Save array.reshape({shape})."
+            f"Expected images of uint8, 0 to 255, in '{source}'; got type {array.dtype}. Save them as {advice}."
         )
-    return tuple(f"x{i + 1}" for i in range(array.shape[1]))
+    if array.ndim == 3 and array.shape[2] not in _CHANNELS:
+        return array[:, None]
+    if array.ndim == 4:
+        first, last = array.shape[1] in _CHANNELS, array.shape[3] in _CHANNELS
+        if first != last:
+            return array if first else array.transpose(0, 3, 1, 2)
+    meant = " It looks like one picture; several are needed." if array.ndim == 3 else ""
+    raise DataError(
+        f"Expected images as (N, height, width), (N, height, width, C) or (N, C, height, width), with C = 1 or 3, in "
+        f"'{source}'; got shape {array.shape}.{meant}"
+    )
 
 
-def _select(array: Array, names: tuple[str, ...], named: bool, choose: Choose, source: str) -> Read:
-    if array.dtype.kind not in "fiub":
-        raise DataError(f"Expected an array of numbers; '{source}' holds type {array.dtype}. Save it as float64.")
-    kept = choose(names)
-    if kept != list(range(len(names))):
-        array = array[:, kept]
-    kind = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
-    if array.dtype != kind:  # integers, half precision, foreign byte order
-        array = array.astype(kind)
-    return array, tuple(names[i] for i in kept), named
+def array_heads(path: Path) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+    """Shapes and types of the arrays in a .npy or .npz file, from their headers; none for any other or a damaged file."""
+    try:
+        if path.suffix.lower() == ".npz":
+            with zipfile.ZipFile(path) as archive:
+                return [_head(archive.open(name)) for name in archive.namelist()]
+        return [_head(path.open("rb"))] if path.suffix.lower() == ".npy" else []
+    except Exception:  # the reader says what is wrong
+        return []
+
+
+def _head(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
+    with file:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, _, kind = read(file)
+    return shape, kind
+
+
+def _shapes(arrays: dict[str, Array]) -> str:
+    return listing([f"{name} {array.shape}" for name, array in arrays.items()], 12)

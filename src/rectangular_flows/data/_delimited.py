@@ -1,7 +1,7 @@
 """Tables as text: CSV and its relatives.
 
-numpy's C parser reads every well-formed file. Where it gives up, a second pass in Python reads what is merely unusual
-or says which line and column are wrong.
+numpy's C parser reads every plain file. Where it gives up, a second pass in Python reads what is merely unusual or says
+which line and column are wrong.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ import csv
 import gzip
 import io
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
 import numpy as np
 
+from ._arrays import Choose
 from ._files import Array, DataError, as_option, check_names
 
 _MISSING = frozenset({"", "NA", "N/A", "null", "NULL", "None"})
-_CHUNK = 20_000  # rows of Python floats held at a time
 _SNIFFED_LINES = 10
-Choose = Callable[[tuple[str, ...]], list[int]]
 
 
 @dataclass(frozen=True)
@@ -30,57 +31,38 @@ class _Layout:
     """What the first lines of a file show."""
 
     delimiter: str | None  # None: runs of white space
-    header: tuple[str, ...] | None
-    width: int  # cells in a row, without the empty one after a trailing delimiter
-    first_line: int  # line number of the row that set the width
-    skip: int  # physical lines up to and including the header
+    names: tuple[str, ...]  # of the columns, without an empty one after a trailing delimiter
+    line: int  # number of the line that shows how many columns there are: the header, or the first row
+    named: bool  # whether there is a header
 
 
 def read_delimited(
     path: Path, suffix: str, choose: Choose
 ) -> tuple[Array, tuple[str, ...], bool, Callable[[int], int]]:
-    """Read a text table.
-
-    Args:
-        path: the file; ``.gz`` is decompressed on the way.
-        suffix: '.csv', '.tsv', '.txt' or '.dat': which delimiters to expect.
-        choose: column names → the indices to keep.
-
-    Returns:
-        values (N, kept), float64; the names kept; whether the file had a header; data row (0-based) → line number.
-    """
+    """Values in float64, the names kept, whether the file had a header, and data row (0-based) → line number."""
     try:
         layout = _look(path, suffix)
-        names = layout.header or tuple(f"x{i + 1}" for i in range(layout.width))
-        kept = choose(names)
+        kept = choose(layout.names)
         values = _plain(path, layout, kept)
         if values is None:
-            values = _careful(path, layout, names, kept)
+            values = _careful(path, layout, kept)
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"'{path}' is not UTF-8 text ({error.reason}, byte {error.start}). Save it as UTF-8."
-        ) from error
+        where = f"{error.reason}, byte {error.start}"
+        raise DataError(f"'{path}' is not UTF-8 text ({where}). Save it as UTF-8.") from error
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"'{path}' is not a whole gzip file: {error}. Compress or copy it again.") from error
     except csv.Error as error:
         raise DataError(f"'{path}' is not a text table: {error}.") from error
-    return values, tuple(names[i] for i in kept), layout.header is not None, lambda row: _line_of(path, layout, row)
+    names = tuple(layout.names[i] for i in kept)
+    return values, names, layout.named, lambda row: next(islice(_data(path, layout), row, None))[0]
 
 
 def cell_value(cell: str) -> float | None:
-    """The number in a cell: NaN if it is empty or marked as missing, None if it holds text.
-
-    Example:
-        >>> cell_value(" 1e3 "), cell_value("inf"), cell_value(""), cell_value("red"), cell_value("1_000")
-        (1000.0, inf, nan, None, None)
-    """
-    cell = cell.strip()
-    if cell in _MISSING:
-        return float("nan")
+    """The number in a cell: NaN if it is empty or marked as missing, None if it holds text."""
     try:
         return None if "_" in cell else float(cell)  # in Python 1_000 is a number
     except ValueError:
-        return None
+        return float("nan") if cell.strip() in _MISSING else None
 
 
 def _open(path: Path) -> TextIO:
@@ -89,7 +71,7 @@ def _open(path: Path) -> TextIO:
     return open(path, encoding="utf-8-sig", newline="")
 
 
-def _rows(lines: Iterator[str], delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
+def _rows(lines: Iterable[str], delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
     """(line number, cells) of every line that is neither blank nor a comment.
 
     A line that begins with # is a comment before the table; inside the table only if it has another number of
@@ -97,29 +79,25 @@ def _rows(lines: Iterator[str], delimiter: str | None) -> Iterator[tuple[int, li
     # is a comment, as for numpy.
     """
     count = 0
-    marks: int | None = None  # delimiters in the first line of the table
 
     def content() -> Iterator[str]:
-        nonlocal count, marks
+        nonlocal count
+        marks = None  # delimiters in the first line of the table
         for line in lines:
             count += 1
-            if not line.strip() or (line.startswith("#") and _is_comment(line, delimiter, marks)):
+            if delimiter is None:
+                line = line.split("#", 1)[0]
+            elif line.startswith("#") and marks != _outside_quotes(line, delimiter):
                 continue
-            if marks is None and delimiter is not None:
-                marks = _outside_quotes(line, delimiter)
-            yield line.split("#", 1)[0] if delimiter is None else line
+            if line.strip(None if marks is None else " \r\n"):  # in the table, a line of tabs is a row of missing cells
+                marks = _outside_quotes(line, delimiter) if delimiter and marks is None else marks
+                yield line
 
-    if delimiter is None:
-        for line in content():
-            yield count, line.split()
-    else:
-        for cells in csv.reader(content(), delimiter=delimiter, skipinitialspace=True):
-            yield count, cells
-
-
-def _is_comment(line: str, delimiter: str | None, marks: int | None) -> bool:
-    """Whether a line that begins with # is a comment; ``marks``: delimiters in a line of the table, None before it."""
-    return delimiter is None or marks is None or _outside_quotes(line, delimiter) != marks
+    rows: Iterator[list[str]] = map(str.split, content())
+    if delimiter is not None:
+        rows = csv.reader(content(), delimiter=delimiter, skipinitialspace=True)
+    for cells in rows:
+        yield count, cells
 
 
 def _look(path: Path, suffix: str) -> _Layout:
@@ -127,46 +105,34 @@ def _look(path: Path, suffix: str) -> _Layout:
         if "\0" in file.read(4096):
             raise DataError(f"'{path}' is not text: it holds zero bytes. Save it as UTF-8 text, or check the suffix.")
         file.seek(0)
-        sample = []
-        for raw in file:
-            if raw.strip() and not raw.startswith("#"):
-                sample.append(raw)
-                if len(sample) == _SNIFFED_LINES:
-                    break
-        delimiter = _sniff(sample, suffix)
+        content = (line for line in file if line.strip() and not line.startswith("#"))
+        delimiter = _sniff(list(islice(content, _SNIFFED_LINES)), suffix)
         file.seek(0)
-        rows = _rows(iter(file), delimiter)
-        line, cells = next(rows, (0, []))
-        if not line:
-            raise DataError(f"Expected a table; '{path}' has only blank lines and comments.")
-        if all(cell_value(cell) is not None for cell in cells):
-            # without a header, an empty last cell is a trailing delimiter only if all rows have one
-            ends = [cells, *(row for _, row in zip(range(_SNIFFED_LINES - 1), (r for _, r in rows), strict=False))]
-            trailing = len(cells) > 1 and all(len(row) == len(cells) and not row[-1].strip() for row in ends)
-            return _Layout(delimiter, None, len(cells) - trailing, line, line - 1)
-        second = next(rows, None)
-        if second is None:
-            raise DataError(f"Expected rows of numbers; '{path}' has a header (line {line}) and no rows.")
-    header = [cell.strip() for cell in cells]
-    if len(header) > 1 and not header[-1] and not second[1][-1].strip():
-        header.pop()
-    header = [name or f"x{i + 1}" for i, name in enumerate(header)]
-    check_names(header, f"'{path}', line {line},")
-    return _Layout(delimiter, tuple(header), len(header), line, line)
+        rows = list(islice(_rows(file, delimiter), _SNIFFED_LINES))
+    if not rows:
+        raise DataError(f"Expected a table; '{path}' has only blank lines and comments.")
+    line, cells = rows[0]
+    named = any(cell_value(cell) is None for cell in cells)
+    if named and len(rows) == 1:
+        raise DataError(f"Expected rows of numbers; '{path}' has a header (line {line}) and no rows.")
+    # an empty last cell is a trailing delimiter only if all rows, or the header and the first row, have one
+    ends = [row for _, row in rows[: 2 if named else None]]
+    if len(cells) > 1 and not any(row[-1].strip() for row in ends) and (named or len(set(map(len, ends))) == 1):
+        cells = cells[:-1]
+    names = tuple((cell.strip() if named else "") or f"x{i + 1}" for i, cell in enumerate(cells))
+    check_names(names, f"'{path}', line {line},")
+    return _Layout(delimiter, names, line, named)
 
 
 def _sniff(lines: Sequence[str], suffix: str) -> str | None:
     """The delimiter that occurs equally often in each of the first lines; else the most frequent in the first line."""
     if suffix == ".tsv":
         return "\t"
-    if not lines:
-        return ","
     counts = {mark: [_outside_quotes(line, mark) for line in lines] for mark in ("\t", ";", ",")}
-    for mark, count in counts.items():
-        if count[0] and len(set(count)) == 1:
-            return mark
-    if any(count[0] for count in counts.values()):
-        return max(counts, key=lambda mark: counts[mark][0])
+    found = {mark: (len(set(count)) == 1, count[0]) for mark, count in counts.items() if any(count[:1])}
+    regular = [mark for mark, (same, _) in found.items() if same]
+    if found:
+        return regular[0] if regular else max(found, key=lambda mark: found[mark])
     return "," if suffix == ".csv" else None
 
 
@@ -175,108 +141,67 @@ def _outside_quotes(line: str, mark: str) -> int:
 
 
 def _plain(path: Path, layout: _Layout, kept: Sequence[int]) -> Array | None:
-    """The table by numpy's C parser, with NaN for empty cells and without trailing delimiters; None if it needs help."""
-    mark, width = layout.delimiter, layout.width
-    everything = list(kept) == list(range(width))
+    """The table by numpy's C parser, with NaN for empty cells; None if there is anything else out of the ordinary."""
+    mark = layout.delimiter
 
     def lines(file: TextIO) -> Iterator[str]:
-        for number, line in enumerate(file, 1):
+        for line in islice(file, layout.line - (not layout.named), None):
             line = line.strip(" \r\n")
-            if number <= layout.skip or not line:
+            cells = line.split(mark)
+            if not line:
                 continue
-            if line[0] == "#" and _is_comment(line, mark, width - 1):
-                continue
-            if mark is not None:
-                count = _outside_quotes(line, mark) if '"' in line else line.count(mark)
-                if count == width and line.endswith(mark):
-                    line, count = line[:-1], count - 1
-                if count != width - 1:
-                    raise ValueError("a line with another number of cells")
-                if not line or line[0] == mark or line[-1] == mark or mark + mark in line:
-                    line = mark.join([cell or "nan" for cell in line.split(mark)])
-            elif not everything and len(line.split()) != width:
-                raise ValueError("a line with another number of cells")
-            yield line
+            # numpy does not look at the cells that it leaves out
+            if len(cells) != len(layout.names) or (mark is None and "#" in line):
+                raise ValueError("a line with a comment, or with another number of cells")
+            yield line if mark is None or "" not in cells else mark.join(cell or "nan" for cell in cells)
 
     with _open(path) as file:
         try:
-            values = np.loadtxt(
-                lines(file),
-                dtype=np.float64,
-                comments="#" if mark is None else None,
-                delimiter=mark,
-                usecols=None if everything else tuple(kept),  # numpy does not count the cells that it leaves out
-                ndmin=2,
-                quotechar='"',
-            )
-        except UnicodeDecodeError:
-            raise
+            return np.loadtxt(lines(file), comments=None, delimiter=mark, usecols=kept, ndmin=2, quotechar='"')
         except ValueError:
             return None
-    # the header, or the first row, may have another number of cells than the rest
-    return values if values.shape[1] == len(kept) else None
 
 
-def _careful(path: Path, layout: _Layout, names: Sequence[str], kept: Sequence[int]) -> Array:
+def _careful(path: Path, layout: _Layout, kept: Sequence[int]) -> Array:
     """The table by Python's csv module, or an error that says which line and column are wrong."""
-    blocks: list[Array] = []
-    block: list[list[float]] = []
-    text: dict[int, tuple[int, str, int]] = {}  # column → first line, what it says there, how many cells
-    total = 0
-    nan = float("nan")
-    with _open(path) as file:
-        for line, cells in _rows(iter(file), layout.delimiter):
-            if line <= layout.skip:
-                continue
-            if len(cells) == layout.width + 1 and not cells[-1].strip():
+    first: dict[int, tuple[int, str]] = {}  # column → first line with text, and the text
+    texts: Counter[int] = Counter()  # column → how many cells have text
+    width = len(layout.names)
+
+    def numbers() -> Iterator[list[float | None]]:
+        for line, cells in _data(path, layout):
+            if len(cells) == width + 1 and not cells[-1].strip():
                 cells.pop()  # trailing delimiter
-            if len(cells) != layout.width:
+            if len(cells) != width:
                 raise DataError(
-                    f"'{path}', line {line}: expected {layout.width} cells, as in line {layout.first_line}; "
-                    f"got {len(cells)}. Correct that line: is a delimiter missing, or is there one too many?"
+                    f"'{path}', line {line}: expected {width} cells, as in line {layout.line}; got {len(cells)}. "
+                    "Correct that line: is a delimiter missing, or is there one too many?"
                 )
-            picked = [cells[i] for i in kept]
-            try:
-                row = [float(cell) if cell else nan for cell in picked]
-                plain = "_" not in "".join(picked)
-            except ValueError:
-                plain = False
-            if not plain:
-                row = []
-                for i, cell in zip(kept, picked, strict=True):
-                    value = cell_value(cell)
-                    if value is None:
-                        first, sample, count = text.get(i, (line, cell.strip(), 0))
-                        text[i] = first, sample, count + 1
-                    row.append(nan if value is None else value)
-            total += 1
-            block.append(row)
-            if len(block) == _CHUNK:
-                blocks.append(np.array(block, dtype=np.float64))
-                block.clear()
-    if text:
-        raise _text_error(path, names, text, total)
-    if block:
-        blocks.append(np.array(block, dtype=np.float64))
-    return np.concatenate(blocks) if blocks else np.empty((0, len(kept)))
+            row = [cell_value(cells[i]) for i in kept]
+            for i, value in zip(kept, row, strict=True) if None in row else ():
+                if value is None:
+                    first.setdefault(i, (line, cells[i].strip()))
+                    texts[i] += 1
+            yield row
 
-
-def _text_error(path: Path, names: Sequence[str], text: dict[int, tuple[int, str, int]], total: int) -> DataError:
-    columns = sorted(text)
+    values = np.fromiter(numbers(), dtype=np.dtype((np.float64, (len(kept),))))
+    if not texts:
+        return values
+    columns = sorted(texts)
     where = "; ".join(
-        f"column '{names[i]}' has text in {text[i][2]} of {total} rows (first: '{text[i][1][:30]}' in line {text[i][0]})"
+        f"column '{layout.names[i]}' has text in {texts[i]} of {len(values)} rows (first: '{first[i][1][:30]}' in line "
+        f"{first[i][0]})"
         for i in columns[:5]
     )
     more = f"; and {len(columns) - 5} more columns" if len(columns) > 5 else ""
-    samples = [text[i][1] for i in columns]
-    if all(s.count(",") == 1 and cell_value(s.replace(",", ".")) is not None for s in samples):
+    if all(text.count(",") == 1 and cell_value(text.replace(",", ".")) is not None for _, text in first.values()):
         advice = "These look like decimal commas: use decimal points."
     else:
-        advice = f"Correct those cells, or leave the columns out: --exclude {as_option([names[i] for i in columns])}."
-    return DataError(f"Expected only numbers; in '{path}' {where}{more}. {advice}")
+        names = [layout.names[i] for i in columns]
+        advice = f"Correct those cells, or leave the columns out: --exclude {as_option(names)}."
+    raise DataError(f"Expected only numbers; in '{path}' {where}{more}. {advice}")
 
 
-def _line_of(path: Path, layout: _Layout, row: int) -> int:
+def _data(path: Path, layout: _Layout) -> Iterator[tuple[int, list[str]]]:
     with _open(path) as file:
-        content = (line for line, _ in _rows(iter(file), layout.delimiter) if line > layout.skip)
-        return next(line for index, line in enumerate(content) if index == row)
+        yield from islice(_rows(file, layout.delimiter), int(layout.named), None)

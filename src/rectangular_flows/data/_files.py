@@ -1,11 +1,12 @@
-"""What the readers of data files share: errors, finding a file, choosing columns, reading in parts."""
+"""What the readers of data files share: errors, finding a file, choosing columns."""
 
 from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from math import prod
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ import numpy.typing as npt
 from ..spelling import nearest
 
 Array = npt.NDArray[Any]
-CHUNK_BYTES = 64 * 2**20
 
 
 class DataError(ValueError):
@@ -28,50 +28,50 @@ class MissingFileError(DataError, FileNotFoundError):
         return str(self.args[0])
 
 
-def listing(items: Sequence[object], limit: int = 5, mark: str = "'") -> str:
-    """The first few items, in quotation marks, and how many more there are.
+@contextmanager
+def reading(path: Path, expected: str) -> Iterator[None]:
+    """Turn whatever a damaged file leads to into a :class:`DataError` that names the file."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"Expected {expected}; cannot read '{path}' ({type(error).__name__}: {error}). Is it damaged, or another "
+            "file under this name?"
+        ) from error
 
-    Example:
-        >>> listing(["a", "b", "c"], limit=2)
-        "'a', 'b' and 1 more"
-    """
+
+def listing(items: Sequence[object], limit: int = 5, mark: str = "'") -> str:
+    """The first few items, in quotation marks, and how many more there are: "'a', 'b' and 1 more"."""
     shown = ", ".join(f"{mark}{item}{mark}" for item in items[:limit])
     return shown if len(items) <= limit else f"{shown} and {len(items) - limit} more"
 
 
-def existing_file(path: Path) -> Path:
-    """The path if it is a readable file that is not empty; otherwise an error that suggests the nearest file name."""
+def by(shape: Sequence[int]) -> str:
+    """A shape for a message: '3×32×32'."""
+    return "×".join(map(str, shape))
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is not a readable file with content, with the nearest file name where there is none."""
     if path.is_dir():
         names = sorted(entry.name for entry in path.iterdir() if entry.is_file())
         inside = f" It holds {listing(names)}." if names else ""
         raise DataError(f"Expected a file; got the folder '{path}'.{inside} Name one file.")
+    if not path.parent.is_dir():
+        raise MissingFileError(f"There is no file '{path}': its folder '{path.parent}' does not exist.")
     if not path.exists():
-        folder = path.parent
-        if not folder.is_dir():
-            raise MissingFileError(f"There is no file '{path}': its folder '{folder}' does not exist.")
-        names = sorted(entry.name for entry in folder.iterdir() if entry.is_file())
+        names = sorted(entry.name for entry in path.parent.iterdir() if entry.is_file())
         raise MissingFileError(f"There is no file '{path}'.{nearest(path.name, names)}")
     if not os.access(path, os.R_OK):
         raise DataError(f"Cannot read the file '{path}': its permissions forbid it.")
     if path.is_file() and path.stat().st_size == 0:
         raise DataError(f"Expected a table; got '{path}', an empty file (0 bytes).")
-    return path
-
-
-def parts_of(rows: Any) -> Iterator[slice]:
-    """Slices of some 64 MiB that together cover the rows of an array, a tensor or images."""
-    each = prod(rows.shape[1:]) * rows.dtype.itemsize
-    step = max(1, CHUNK_BYTES // max(1, each))
-    return (slice(start, start + step) for start in range(0, len(rows), step))
 
 
 def as_option(names: Sequence[str]) -> str:
-    """Column names as ``--exclude`` and ``--columns`` of ``rnf fit`` take them, quoted for the shell.
-
-    Example:
-        >>> print(as_option(["a", "b"]), as_option(["note, free"]))
-        'a,b' '["note, free"]'
-    """
+    """Column names as ``--exclude`` and ``--columns`` of ``rnf fit`` take them, quoted for the shell."""
     commas = any("," in name for name in names)
     text = json.dumps(list(names), ensure_ascii=False) if commas else ",".join(names)
     return "'" + text.replace("'", "'\\''") + "'"
@@ -93,7 +93,7 @@ def choose_columns(
 
 def check_names(names: Sequence[str], source: str) -> None:
     """Refuse column names that repeat."""
-    twice = sorted({name for name in names if list(names).count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise DataError(f"Expected different column names; {source} repeats {listing(twice)}. Rename them.")
 

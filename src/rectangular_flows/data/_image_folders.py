@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageOps
 
-from ._files import Array, DataError, listing
+from ._files import Array, DataError, by, listing, reading
 
 # named one by one: for some formats Pillow starts other programs
 _FORMATS = ("PNG", "JPEG", "BMP", "GIF", "WEBP", "TIFF", "PPM")
@@ -26,94 +26,75 @@ Size = tuple[int, int]
 @contextmanager
 def open_image(path: Path) -> Iterator[Image.Image]:
     """A picture; any error, also one inside the block, becomes a :class:`DataError` that names the file."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(path, formats=_FORMATS) as image:
-                yield image
-    except DataError:
-        raise
-    except Exception as error:  # whatever a damaged file leads to
-        reason = "not a picture, or damaged" if isinstance(error, UnidentifiedImageError) else str(error)
-        raise DataError(f"Expected a picture ({', '.join(_FORMATS)}); cannot read '{path}': {reason}.") from error
+    with reading(path, f"a picture ({', '.join(_FORMATS)})"), warnings.catch_warnings():
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        with Image.open(path, formats=_FORMATS) as image:
+            yield image
 
 
 def read_image_folder(folder: Path, size: Size | None) -> tuple[dict[str, Array], str]:
     """Pictures of a folder and of its sub-folders, in the order of their paths; and a note on what was done to them.
 
     Sub-folders 'train' and 'test' (and perhaps 'validation' or 'val') are the parts; any others are only looked through.
-
-    Args:
-        folder: searched with all its sub-folders; names that begin with a dot are skipped.
-        size: height and width of the result: pictures are cropped to these proportions about the centre, then scaled.
-            Without it, all must have one size.
+    With a size, pictures are cropped to its proportions about the centre, then scaled; without, all must have one size.
     """
     files, skipped = image_files(folder)
-    notes = [f"Files skipped because they are not pictures: {skipped}."] if skipped else []
     everything = [file for pictures in files.values() for file in pictures]
     if not everything:
         raise DataError(f"Expected pictures ({', '.join(SUFFIXES)}) in '{folder}'; there are none.")
-    grey, shape, mixed, others = _survey(everything, size)
-    if mixed:
-        notes.append("Some pictures are grey and some in colour: all were read as RGB.")
-    if others:
-        notes.append(f"Pictures of {listing(others, 3, mark='')} were cropped and scaled to {shape[0]}×{shape[1]}.")
-    return {which: _decode(pictures, grey, shape) for which, pictures in files.items()}, " ".join(notes)
+    heads = [_head(file) for file in everything]
+    shapes: dict[Size, Path] = {}
+    for (shape, _), file in zip(heads, everything, strict=True):
+        shapes.setdefault(shape, file)
+    wanted = size or next(iter(shapes))
+    others = [by(shape) for shape in shapes if shape != wanted]
+    if others and size is None:
+        found = [f"{by(shape)} ('{file}')" for shape, file in shapes.items()]
+        height, width = wanted
+        raise DataError(
+            f"Expected pictures of one size; got {listing(found, 3, mark='')}. Choose a size "
+            f"to scale them to: --image-size {height},{width} (size=({height}, {width}) in Python)."
+        )
+    grey = [each for _, each in heads]
+    notes = {
+        f"Files skipped because they are not pictures: {skipped}.": skipped > 0,
+        "Some pictures are grey and some in colour: all were read as RGB.": any(grey) and not all(grey),
+        f"Pictures of {listing(others, 3, mark='')} were cropped and scaled to {by(wanted)}.": bool(others),
+    }
+    parts = {which: _decode(pictures, all(grey), wanted) for which, pictures in files.items()}
+    return parts, " ".join(note for note, applies in notes.items() if applies)
 
 
 def image_files(folder: Path) -> tuple[dict[str, list[Path]], int]:
-    """Part → its pictures in order; and the number of other files."""
-    inner = {entry.name: entry for entry in _entries(folder) if entry.is_dir()}
-    named = {_PARTS[name.lower()]: entry for name, entry in inner.items() if name.lower() in _PARTS}
-    whole = not ({"train", "test"} <= set(named) and len(named) == len(inner))
-    found = {which: _pictures(root) for which, root in ({"train": folder} if whole else named).items()}
-    return {which: pictures for which, (pictures, _) in found.items()}, sum(others for _, others in found.values())
+    """Part → its pictures in the order of their paths; and the number of other files."""
+    inner = [entry for entry in _entries(folder) if entry.is_dir()]
+    roots = {_PARTS.get(entry.name.lower(), ""): entry for entry in inner}
+    if not {"train", "test"} <= set(roots) or "" in roots or len(roots) < len(inner):
+        roots = {"train": folder}
+    files = {which: _files(root) for which, root in roots.items()}
+    parts = {which: [file for file in found if file.suffix.lower() in SUFFIXES] for which, found in files.items()}
+    return parts, sum(map(len, files.values())) - sum(map(len, parts.values()))
 
 
 def _entries(folder: Path) -> list[Path]:
     return sorted((entry for entry in folder.iterdir() if not entry.name.startswith(".")), key=lambda entry: entry.name)
 
 
-def _pictures(folder: Path) -> tuple[list[Path], int]:
-    """The pictures below a folder, in the order of their paths, and the number of other files."""
-    pictures: list[Path] = []
-    others = 0
-    for entry in _entries(folder):
-        if entry.is_dir():
-            inner, more = _pictures(entry)
-            pictures, others = pictures + inner, others + more
-        elif entry.suffix.lower() in SUFFIXES:
-            pictures.append(entry)
-        else:
-            others += 1
-    return pictures, others
+def _files(folder: Path) -> list[Path]:
+    """All files below a folder, in the order of their paths."""
+    return [file for entry in _entries(folder) for file in (_files(entry) if entry.is_dir() else [entry])]
 
 
-def _survey(files: list[Path], size: Size | None) -> tuple[bool, Size, bool, list[str]]:
-    """From the headers: whether all are grey, (height, width), whether grey and colour are mixed, other sizes."""
-    shapes: dict[Size, Path] = {}
-    grey = 0
-    for file in files:
-        with open_image(file) as image:
-            if image.mode in _DEEP:
-                raise DataError(f"Expected 8 bits a channel; '{file}' has more (mode {image.mode}). Convert it.")
-            if getattr(image, "n_frames", 1) > 1:
-                raise DataError(
-                    f"Expected one picture; '{file}' holds {getattr(image, 'n_frames', 1)}. Take one out of it."
-                )
-            grey += image.mode in _GREY
-            lying = image.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)  # to be turned by a quarter
-            shapes.setdefault((image.width, image.height) if lying else (image.height, image.width), file)
-    if size is None and len(shapes) > 1:
-        found = [f"{height}×{width} ('{file}')" for (height, width), file in shapes.items()]
-        height, width = next(iter(shapes))
-        raise DataError(
-            f"Expected pictures of one size; got {listing(found, 3, mark='')}. Choose a size "
-            f"to scale them to: --image-size {height},{width} (size=({height}, {width}) in Python)."
-        )
-    wanted = size or next(iter(shapes))
-    others = [f"{height}×{width}" for height, width in shapes if (height, width) != wanted]
-    return grey == len(files), wanted, 0 < grey < len(files), others
+def _head(file: Path) -> tuple[Size, bool]:
+    """(height, width) and whether it is grey, from the header of a picture."""
+    with open_image(file) as image:
+        if image.mode in _DEEP:
+            raise DataError(f"Expected 8 bits a channel; '{file}' has more (mode {image.mode}). Convert it.")
+        frames = getattr(image, "n_frames", 1)
+        if frames > 1:
+            raise DataError(f"Expected one picture; '{file}' holds {frames}. Take one out of it.")
+        lying = image.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)  # to be turned by a quarter
+        return (image.width, image.height) if lying else (image.height, image.width), image.mode in _GREY
 
 
 def _decode(files: list[Path], grey: bool, shape: Size) -> Array:

@@ -14,19 +14,19 @@ The data folder has the published layout::
 from __future__ import annotations
 
 import gzip
-import lzma
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
-from ._arrays import load_npy
-from ._files import Array, DataError, MissingFileError
+from ._arrays import load_arrays
+from ._files import Array, DataError, MissingFileError, reading
 from .datasets import DATASETS, Dataset, Splits, dataset
 from .safe_pickle import read_frame
 
+_Parts = tuple[Array, Array, Array]
 _SEED = 42  # the benchmark's
 _HEPMASS_ROWS = {"1000_train": 700_000, "1000_test": 350_000}  # the benchmark holds the first tenth of UCI's rows
 
@@ -37,9 +37,6 @@ def load_benchmark(name: str, root: Path | None = None) -> Splits:
     Args:
         name: 'power', 'gas', 'hepmass' or 'miniboone'.
         root: the folder that holds 'power', 'gas', …; by default :func:`~rectangular_flows.data.download.data_root`.
-
-    Raises:
-        DataError: unknown name, missing file (also a ``FileNotFoundError``), or a file of another layout.
     """
     entry = dataset(name)
     if entry.kind != "table":
@@ -55,16 +52,7 @@ def load_power(entry: Dataset, root: Path) -> Splits:
     power (0.001), of the three sub-meters (1 each); the time gets none. μ and σ are those of the training and validation
     rows.
     """
-    file = _find(root, entry, "data.npy", "data.npy.xz")
-    if file.suffix == ".xz":
-        try:
-            with lzma.open(file) as stream:
-                data = np.load(stream, allow_pickle=False)
-        except (lzma.LZMAError, EOFError, ValueError) as error:
-            raise DataError(f"Expected a numpy array compressed by xz; cannot read '{file}': {error}") from error
-    else:
-        data = load_npy(file)
-    _expect_columns(data, 8, file)
+    data = _rows(_find(root, entry, "data.npy", "data.npy.xz"), 8)
     random = np.random.RandomState(_SEED)
     order = np.arange(len(data))
     random.shuffle(order)  # the same draws as shuffling the rows themselves, and faster
@@ -87,16 +75,16 @@ def load_gas(entry: Dataset, root: Path) -> Splits:
     note = ""
     if file.suffix == ".pickle":
         names, data = read_frame(file)
-        missing = [name for name in ("Meth", "Eth", "Time") if name not in names]
+        left_out = ("Meth", "Eth", "Time")
+        missing = [name for name in left_out if name not in names]
         if missing:
             raise DataError(f"Expected columns Meth, Eth and Time in '{file}'; it lacks {', '.join(missing)}.")
-        kept = [i for i, name in enumerate(names) if name not in ("Meth", "Eth", "Time")]
+        kept = [i for i, name in enumerate(names) if name not in left_out]
         data, columns = data[:, kept], [names[i] for i in kept]
     else:
-        with open(file, encoding="latin1") as text:
-            data = _loadtxt(text, file, skiprows=1)
-        _expect_columns(data, 19, file)
-        data, columns = data[:, 3:], [f"R{i}" for i in range(1, 17)]
+        with reading(file, "rows of numbers"):
+            data = _checked(np.loadtxt(file, skiprows=1, encoding="latin1", ndmin=2), 19, file)[:, 3:]
+        columns = [f"R{i}" for i in range(1, 17)]
         note = "Read from UCI's text file, all rows; the published pickle holds about every fourth."
     with np.errstate(invalid="ignore", divide="ignore"):  # a constant column correlates with nothing
         alike = np.corrcoef(data, rowvar=False) > 0.98
@@ -114,28 +102,26 @@ def load_hepmass(entry: Dataset, root: Path) -> Splits:
     The test file has one column more than the training file, its last, which is dropped too. μ and σ are those of the
     training file, of which the last 10 % are for validation.
     """
-    parts = {}
+    parts, folder = {}, root / entry.name
     for stem, limit in _HEPMASS_ROWS.items():
         file = _find(root, entry, f"{stem}.csv", f"{stem}.csv.gz")
         opener: Callable[..., IO[str]] = gzip.open if file.suffix == ".gz" else open
-        with opener(file, "rt", encoding="utf-8-sig") as text:
+        with reading(file, "rows of numbers"), opener(file, "rt", encoding="utf-8-sig") as text:
             header, first = text.readline().lstrip("# "), text.readline()  # '# label,f0,f1,…'
             names = [name.strip('" \r\n') for name in header.rstrip("\r\n, ").split(",")]
             width = min(len(names), len(first.rstrip("\r\n, ").split(",")))  # they need not agree
-            data = _loadtxt(chain([first], text), file, delimiter=",", max_rows=limit, usecols=range(width))
+            data = np.loadtxt(chain([first], text), delimiter=",", max_rows=limit, usecols=range(width), ndmin=2)
         parts[stem] = data[data[:, 0] == 1, 1:], names[1:]
     (train, names), (test, _) = parts.values()
     if test.shape[1] < train.shape[1] or not len(train) or not len(test):
         raise DataError(
             f"Expected rows of class 1 in both files, and in the test file at least as many columns as in the training "
-            f"file; got shapes {train.shape} and {test.shape} in '{root / entry.name}'."
+            f"file; got shapes {train.shape} and {test.shape} in '{folder}'."
         )
     test = test[:, : train.shape[1]]
     kept = [i for i in range(train.shape[1]) if np.unique(train[:, i], return_counts=True)[1].max() <= 5]
     if not kept:
-        raise DataError(
-            f"Expected continuous features in '{root / entry.name}'; each has a value that occurs over 5 times."
-        )
+        raise DataError(f"Expected continuous features in '{folder}'; each has a value that occurs over 5 times.")
     train, test = train[:, kept], test[:, kept]
     count = len(train) - int(0.1 * len(train))
     return _splits(entry, (train[:count], train[count:], test), [names[i] for i in kept], by=train, ddof=1)
@@ -146,48 +132,44 @@ def load_miniboone(entry: Dataset, root: Path) -> Splits:
     folder = root / entry.name
     note, by = "", None
     if (folder / "data.npy").is_file() or not (folder / "test.npy").is_file():
-        data = load_npy(_find(root, entry, "data.npy"))
-        _expect_columns(data, None, folder / "data.npy")
-        train, validation, test = _tails(data.astype(np.float64))
+        train, validation, test = _tails(_rows(_find(root, entry, "data.npy")).astype(np.float64))
         by = np.concatenate([train, validation])
     else:
-        test = load_npy(folder / "test.npy")
-        validation = load_npy(_find(root, entry, "val.npy"))
+        test = _rows(folder / "test.npy")
+        width = test.shape[1]
+        validation = _rows(_find(root, entry, "val.npy"), width)
         if (folder / "train.npy").is_file():
-            train = load_npy(folder / "train.npy")
+            train = _rows(folder / "train.npy", width)
         else:
             order = np.random.default_rng(_SEED).permutation(len(validation))
             held = len(validation) // 10
             train, validation = validation[order[held:]], validation[order[:held]]
             note = "The training split is missing: trained on the published validation rows, less 10 % for validation."
-        for part, file in ((train, "train.npy or val.npy"), (validation, "val.npy"), (test, "test.npy")):
-            _expect_columns(part, test.shape[-1], folder / file)
     return _splits(entry, (train, validation, test), [f"f{i}" for i in range(test.shape[1])], note, by=by)
 
 
 def _find(root: Path, entry: Dataset, *names: str) -> Path:
-    for name in names:
-        if (root / entry.name / name).is_file():
-            return root / entry.name / name
+    for file in (root / entry.name / name for name in names):
+        if file.is_file():
+            return file
     wanted = " or ".join(f"'{entry.name}/{name}'" for name in names)
     raise MissingFileError(f"Expected {wanted} in the data folder '{root}'; there is none.")
 
 
-def _expect_columns(data: Array, width: int | None, file: Path) -> None:
+def _rows(file: Path, width: int | None = None) -> Array:
+    """The rows of a .npy file."""
+    return _checked(next(iter(load_arrays(file).values())), width, file)
+
+
+def _checked(data: Array, width: int | None, file: Path) -> Array:
     if data.ndim != 2 or (width is not None and data.shape[1] != width):
         raise DataError(f"Expected an array (rows, {width or 'columns'}) in '{file}'; got shape {data.shape}.")
     if len(data) < 20:
         raise DataError(f"Expected at least 20 rows in '{file}'; got {len(data)}.")
+    return data
 
 
-def _loadtxt(text: Iterable[str], file: Path, **options: Any) -> Array:
-    try:
-        return np.loadtxt(text, dtype=np.float64, ndmin=2, **options)
-    except (ValueError, EOFError, OSError) as error:
-        raise DataError(f"Expected rows of numbers; cannot read '{file}': {error}") from error
-
-
-def _tails(data: Array) -> tuple[Array, Array, Array]:
+def _tails(data: Array) -> _Parts:
     """The last 10 % for test, the last 10 % of the rest for validation."""
     held = int(0.1 * len(data))
     rest, test = data[: len(data) - held], data[len(data) - held :]
@@ -196,13 +178,7 @@ def _tails(data: Array) -> tuple[Array, Array, Array]:
 
 
 def _splits(
-    entry: Dataset,
-    parts: tuple[Array, Array, Array],
-    columns: Sequence[str],
-    note: str = "",
-    *,
-    by: Array | None = None,
-    ddof: int = 0,
+    entry: Dataset, parts: _Parts, columns: Sequence[str], note: str = "", by: Array | None = None, ddof: int = 0
 ) -> Splits:
     """The parts in float32, standardised by the rows ``by`` unless they are standardised already."""
     mean, deviation = (0.0, 1.0) if by is None else (by.mean(axis=0), by.std(axis=0, ddof=ddof))

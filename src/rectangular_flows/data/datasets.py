@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Literal
+from typing import Any, Literal
 
 from ..spelling import nearest
-from ._files import DataError, MissingFileError
+from ._files import Array, DataError, MissingFileError, by
 from .download import data_root
-
-if TYPE_CHECKING:
-    from ._files import Array
-    from .rows import Rows
 
 
 @dataclass(frozen=True)
@@ -67,10 +62,6 @@ class Splits:
     columns: tuple[str, ...] = ()
     note: str = ""
 
-    def rows(self, seed: int = 0) -> tuple[Rows, Rows, Rows]:
-        """Training, validation and test rows as a model takes them; the seed is that of the noise on images."""
-        return self.train, self.validation, self.test
-
 
 @dataclass(frozen=True)
 class Dataset:
@@ -88,7 +79,6 @@ class Dataset:
             'validation_fraction', 'radius_noise'.
         files: what to download; none for synthetic data.
         aliases: other names.
-        truth: the name of the known distribution, if there is one.
     """
 
     name: str
@@ -100,7 +90,6 @@ class Dataset:
     options: tuple[str, ...] = ()
     files: tuple[RemoteFile, ...] = ()
     aliases: tuple[str, ...] = ()
-    truth: str | None = None
 
     def load(self, root: str | Path | None = None, **options: object) -> Splits:
         """Read the data set from its files, or make it.
@@ -108,9 +97,6 @@ class Dataset:
         Args:
             root: the data folder; by default :func:`~.download.data_root`.
             options: see ``options`` of the entry; the loader has defaults.
-
-        Raises:
-            DataError: a file is missing (also a ``FileNotFoundError``), damaged, or of another layout.
         """
         loader = pkgutil.resolve_name(self.loader) if isinstance(self.loader, str) else self.loader
         try:
@@ -121,13 +107,12 @@ class Dataset:
         train, validation, test = len(splits.train), len(splits.validation), len(splits.test)
         # where no validation rows are published, they are taken out of the training rows
         got = (train, validation, test) if self.rows[1] else (train + validation, 0, test)
-        shape = tuple(splits.train.shape[1:])
-        if (got, shape) == (self.rows, self.shape):
-            return splits
         published, here = (
-            f"{train:,} / {validation:,} / {test:,} rows (training / validation / test) of {'×'.join(map(str, each))} values"
-            for (train, validation, test), each in ((self.rows, self.shape), (got, shape))
+            f"{' / '.join(f'{count:,}' for count in rows)} rows (training / validation / test) of {by(shape)} values"
+            for rows, shape in ((self.rows, self.shape), (got, splits.train.shape[1:]))
         )
+        if here == published:
+            return splits
         note = splits.note or "These files are not the published ones."
         return replace(splits, note=f"{note} Published: {published}; here: {here}.")
 
@@ -137,11 +122,7 @@ DATASETS: dict[str, Dataset] = {}
 
 
 def register_dataset(entry: Dataset) -> None:
-    """Add a data set, so that its name works wherever one is taken: ``rnf fit``, ``rnf data``, ``rnf ood``.
-
-    Raises:
-        DataError: its name or an alias is taken, or is not in lower case.
-    """
+    """Add a data set, so that its name works wherever one is taken: ``rnf fit``, ``rnf data``, ``rnf ood``."""
     for name in (entry.name, *entry.aliases):
         if name != name.lower() or find_dataset(name) is not None:
             raise DataError(f"Expected a new name in lower case for a data set; got '{name}'.")
@@ -159,37 +140,35 @@ def find_dataset(name: str) -> Dataset | None:
 
 
 def dataset(name: str) -> Dataset:
-    """The same, with a :class:`DataError` that suggests a name if there is none.
-
-    Example:
-        >>> dataset("power").shape
-        (6,)
-    """
+    """The same, with a :class:`DataError` that suggests a name if there is none."""
     found = find_dataset(name)
     if found is None:
         raise DataError(f"Expected one of {', '.join(DATASETS)}; got '{name}'.{nearest(name, DATASETS)}")
     return found
 
 
-def _benchmark(*members: str) -> tuple[RemoteFile, ...]:
-    """Files of the archive of the density-estimation benchmark, which holds all its tables (817 MB)."""
+_HERE = "rectangular_flows.data"
+
+
+def _table(name: str, description: str, width: int, rows: tuple[int, int, int], *files: str) -> Dataset:
+    """A table of the density-estimation benchmark, whose archive holds all of them (817 MB)."""
     archive = RemoteFile(
         "https://zenodo.org/records/1161203/files/data.tar.gz",
         "downloads/density-estimation-data.tar.gz",
         "md5:9b9c9b0375315ad270eba4ce80c093ab",
-        tuple((member, member) for member in members),
+        tuple((f"{name}/{file}", f"{name}/{file}") for file in files),
     )
-    return (archive,)
+    return Dataset(name, "table", description, (width,), rows, f"{_HERE}.benchmarks:load_{name}", files=(archive,))
 
 
-def _files(base: str, folder: str, sums: dict[str, str]) -> tuple[RemoteFile, ...]:
-    return tuple(RemoteFile(f"{base}/{name}", f"{folder}/{name}", f"md5:{md5}") for name, md5 in sums.items())
+def _image(name: str, base: str, sums: dict[str, str], members: Sequence[str] = (), **facts: Any) -> Dataset:
+    """A set of images: files below an address, by MD5 sum; of an archive, the members to take."""
+    inner = tuple((member, f"{name}/{PurePosixPath(member).name}") for member in members)
+    place = "downloads" if members else name
+    files = tuple(RemoteFile(f"{base}/{file}", f"{place}/{file}", f"md5:{md5}", inner) for file, md5 in sums.items())
+    options = ("seed", "validation_fraction")
+    return Dataset(name, "image", loader=f"{_HERE}.images:load_published", options=options, files=files, **facts)
 
-
-_HERE = "rectangular_flows.data"
-_image = partial(
-    Dataset, kind="image", loader=f"{_HERE}.images:load_published", options=("seed", "validation_fraction")
-)
 
 for _entry in (
     Dataset(
@@ -200,105 +179,68 @@ for _entry in (
         rows=(10_000, 1_000, 5_000),
         loader=f"{_HERE}.synthetic:load_circle",
         options=("seed", "radius_noise"),
-        truth="von_mises_circle",
     ),
     # the four tables: CC BY 4.0 (UCI)
-    Dataset(
-        "power",
-        kind="table",
-        description="electric power of a household, by the minute",
-        shape=(6,),
-        rows=(1_659_917, 184_435, 204_928),
-        loader=f"{_HERE}.benchmarks:load_power",
-        files=_benchmark("power/data.npy"),
-    ),
-    Dataset(
+    _table("power", "electric power of a household, by the minute", 6, (1_659_917, 184_435, 204_928), "data.npy"),
+    _table(
         "gas",
-        kind="table",
-        description="gas sensors in mixtures of ethylene and carbon monoxide",
-        shape=(8,),
-        rows=(852_174, 94_685, 105_206),
-        loader=f"{_HERE}.benchmarks:load_gas",
-        files=_benchmark("gas/ethylene_CO.pickle"),
+        "gas sensors in mixtures of ethylene and carbon monoxide",
+        8,
+        (852_174, 94_685, 105_206),
+        "ethylene_CO.pickle",
     ),
-    Dataset(
+    _table(
         "hepmass",
-        kind="table",
-        description="simulated particle collisions, signal of mass 1000",
-        shape=(21,),
-        rows=(315_123, 35_013, 174_987),
-        loader=f"{_HERE}.benchmarks:load_hepmass",
-        files=_benchmark("hepmass/1000_train.csv", "hepmass/1000_test.csv"),
+        "simulated particle collisions, signal of mass 1000",
+        21,
+        (315_123, 35_013, 174_987),
+        "1000_train.csv",
+        "1000_test.csv",
     ),
-    Dataset(
-        "miniboone",
-        kind="table",
-        description="neutrino events of the MiniBooNE experiment",
-        shape=(43,),
-        rows=(29_556, 3_284, 3_648),
-        loader=f"{_HERE}.benchmarks:load_miniboone",
-        files=_benchmark("miniboone/data.npy"),
-    ),
+    _table("miniboone", "neutrino events of the MiniBooNE experiment", 43, (29_556, 3_284, 3_648), "data.npy"),
     _image(
         "mnist",  # CC BY-SA 3.0 (LeCun and Cortes)
+        "https://ossci-datasets.s3.amazonaws.com/mnist",
+        {
+            "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+            "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
+        },
         description="handwritten digits",
         shape=(1, 28, 28),
         rows=(60_000, 0, 10_000),
-        files=_files(
-            "https://ossci-datasets.s3.amazonaws.com/mnist",
-            "mnist",
-            {
-                "train-images-idx3-ubyte.gz": "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-                "t10k-images-idx3-ubyte.gz": "9fb629c4189551a2d022fa330f9573f3",
-            },
-        ),
     ),
     _image(
         "fashion-mnist",  # MIT (Zalando)
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
+        {
+            "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+            "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
+        },
         description="pictures of clothes, in the format of MNIST",
         shape=(1, 28, 28),
         rows=(60_000, 0, 10_000),
-        files=_files(
-            "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
-            "fashion-mnist",
-            {
-                "train-images-idx3-ubyte.gz": "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-                "t10k-images-idx3-ubyte.gz": "bef4ecab320f06d8554ea6380940ec79",
-            },
-        ),
         aliases=("fmnist", "fashion_mnist"),
     ),
     _image(
         "cifar10",  # licence not stated (Krizhevsky, 2009)
+        "https://www.cs.toronto.edu/~kriz",
+        {"cifar-10-binary.tar.gz": "c32a1d4ab5d03f1284b67883e8d87530"},
+        [f"cifar-10-batches-bin/{part}.bin" for part in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")],
         description="small photographs of ten classes",
         shape=(3, 32, 32),
         rows=(50_000, 0, 10_000),
-        files=(
-            RemoteFile(
-                "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
-                "downloads/cifar-10-binary.tar.gz",
-                "md5:c32a1d4ab5d03f1284b67883e8d87530",
-                tuple(
-                    (f"cifar-10-batches-bin/{name}.bin", f"cifar10/{name}.bin")
-                    for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch")
-                ),
-            ),
-        ),
         aliases=("cifar-10",),
     ),
     _image(
         "svhn",  # for non-commercial use (Netzer et al., 2011)
+        "http://ufldl.stanford.edu/housenumbers",
+        {
+            "train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
+            "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
+        },
         description="street-view house numbers",
         shape=(3, 32, 32),
         rows=(73_257, 0, 26_032),
-        files=_files(
-            "http://ufldl.stanford.edu/housenumbers",
-            "svhn",
-            {
-                "train_32x32.mat": "e26dedcc434d2e4c54c9b2d4a06d8373",
-                "test_32x32.mat": "eb5a983be6a315427106f1b164d9cef3",
-            },
-        ),
     ),
 ):
     register_dataset(_entry)

@@ -24,8 +24,7 @@ def data_root() -> Path:
     """The folder of downloaded data: ``RNF_DATA``, or 'rectangular-flows' in the user's cache folder."""
     if given := os.environ.get("RNF_DATA"):
         return Path(given).expanduser()
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "rectangular-flows"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rectangular-flows"
 
 
 def fetch(dataset: Dataset, root: Path | None = None, *, progress: Any = False) -> list[Path]:
@@ -40,21 +39,17 @@ def fetch(dataset: Dataset, root: Path | None = None, *, progress: Any = False) 
         progress: a progress bar as pooch takes it: an object with ``total``, ``update``, ``reset`` and ``close``.
 
     Raises:
-        DataError: no connection, no such file, a wrong checksum or none at all, or a damaged archive; the message says
-            where to put a file obtained in another way.
+        DataError: the message says where to put a file obtained in another way.
     """
     root = data_root() if root is None else Path(root)
-    paths = []
     for file in dataset.files:
-        targets = [root / target for target in file.targets]
-        if not all(target.is_file() for target in targets):
+        if not all((root / target).is_file() for target in file.targets):
             source = root / file.path
             if not source.is_file():
                 _download(file, source, progress)
             if file.members:
                 _unpack(source, file, root)
-        paths += targets
-    return paths
+    return [root / target for file in dataset.files for target in file.targets]
 
 
 def _download(file: RemoteFile, target: Path, progress: Any) -> None:
@@ -91,9 +86,7 @@ def _unpack(archive: Path, file: RemoteFile, root: Path) -> None:
                     continue
                 stream = tar.extractfile(entry) if entry.isreg() else None
                 if stream is None:
-                    raise DataError(
-                        f"Expected a file; the archive '{archive}' holds '{entry.name}' as a link or device."
-                    )
+                    raise DataError(f"Expected a file; '{archive}' holds '{entry.name}' as a link or device.")
                 target = root / wanted.pop(found)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with replacing(target) as temporary, open(temporary, "wb") as out:

@@ -6,7 +6,6 @@ a folder of its name below the data folder. :mod:`.pixels` turns bytes into what
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -15,13 +14,10 @@ import numpy as np
 
 from ..errors import warn
 from ..spelling import nearest
-from ._cifar import holds_cifar, read_cifar
-from ._files import Array, DataError, MissingFileError, listing
-from ._idx import STEMS, find_idx, read_idx_folder
-from ._image_arrays import array_heads, read_image_array
+from ._arrays import array_heads, read_image_array
+from ._files import Array, DataError, MissingFileError, by, listing
 from ._image_folders import SUFFIXES, Size, image_files, read_image_folder
-from ._mat import FILES as SVHN_FILES
-from ._mat import read_svhn
+from ._published import published_reader
 from .datasets import DATASETS, Dataset, Splits, find_dataset
 from .pixels import ImageRows
 from .tables import split_rows
@@ -47,9 +43,7 @@ class ImageSplits(Splits):
             >>> bool((train[:] == test[:]).any())
             False
         """
-        parts = (self.train, self.validation, self.test)
-        train, validation, test = (ImageRows(images, (seed, i)) for i, images in enumerate(parts))
-        return train, validation, test
+        return ImageRows(self.train, (seed, 0)), ImageRows(self.validation, (seed, 1)), ImageRows(self.test, (seed, 2))
 
 
 def load_images(
@@ -76,9 +70,6 @@ def load_images(
         test_fraction: see above.
         size: height and width, or one number for both, to which the pictures of a folder are scaled.
 
-    Raises:
-        DataError: unknown name, missing file (also a ``FileNotFoundError``), or a file of another layout.
-
     Example:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -89,11 +80,9 @@ def load_images(
         ((80, 3, 8, 8), 10, 10)
     """
     entry = find_dataset(name_or_path) if isinstance(name_or_path, str) else None
-    if entry is not None and entry.kind != "image":
-        if not Path(name_or_path).exists():
-            raise DataError(f"Expected images, one of {_known()}; '{name_or_path}' is of kind '{entry.kind}'.")
-        entry = None
-    if entry is None:
+    if entry is not None and entry.kind != "image" and not Path(name_or_path).exists():
+        raise DataError(f"Expected images, one of {_known()}; '{name_or_path}' is of kind '{entry.kind}'.")
+    if entry is None or entry.kind != "image":
         parts, note = _read_path(Path(name_or_path).expanduser(), size)
         return _split(str(name_or_path), parts, validation_fraction, test_fraction, seed, note)
     if size is not None:
@@ -105,15 +94,14 @@ def load_images(
 def load_published(entry: Dataset, root: Path, *, seed: int = 0, validation_fraction: float = 0.1) -> ImageSplits:
     """The loader of a known data set in the format of MNIST, CIFAR-10 or SVHN, in a folder of its name."""
     folder = root / entry.name
-    read = _reader(folder)
+    read = published_reader(folder)
     if read is None:
         raise MissingFileError(f"Expected the files of {entry.name} in '{folder}'; there are none.")
-    parts = read(folder)
-    for images in parts.values():
-        if images.shape[1:] != entry.shape:
-            got, expected = ("×".join(map(str, shape)) for shape in (images.shape[1:], entry.shape))
-            raise DataError(f"Expected images of {expected} for {entry.name}; those in '{folder}' are {got}.")
-    return _split(entry.name, parts, validation_fraction, 0.0, seed)
+    splits = _split(entry.name, read(), validation_fraction, 0.0, seed)
+    if splits.shape != entry.shape:
+        got = f"those in '{folder}' are {by(splits.shape)}"
+        raise DataError(f"Expected images of {by(entry.shape)} for {entry.name}; {got}.")
+    return splits
 
 
 def holds_images(name_or_path: str | Path) -> bool:
@@ -121,10 +109,6 @@ def holds_images(name_or_path: str | Path) -> bool:
 
     An array is one of images if it has four dimensions, or three and is of bytes or alone in its file; only its header
     is read. A single picture counts too: :func:`load_images` then says what to give in its place.
-
-    Example:
-        >>> holds_images("mnist"), holds_images("power")
-        (True, False)
     """
     path = Path(name_or_path).expanduser()
     if not path.exists():
@@ -136,29 +120,19 @@ def holds_images(name_or_path: str | Path) -> bool:
     return any(len(shape) + (kind == np.uint8 or len(heads) == 1) >= 4 for shape, kind in heads)
 
 
-def images_like(name_or_path: str | Path, shape: tuple[int, ...], root: str | Path | None = None) -> Array:
-    """Images for a model of images of that shape: the test images where the files set some apart, or all.
+def images_like(name_or_path: str | Path, shape: tuple[int, ...]) -> Array:
+    """Images for a model of images of that shape, (C, H, W): the test images where the files set some apart, or all.
 
-    Args:
-        name_or_path: as for :func:`load_images`; pictures of a folder are scaled.
-        shape: (C, H, W).
-        root: as for :func:`load_images`.
-
-    Returns:
-        (N, C, H, W), uint8.
-
-    Raises:
-        DataError: the images have another shape, or there are none.
+    They are as :func:`load_images` reads them, (N, C, H, W) of uint8; pictures of a folder are scaled.
     """
     path = Path(name_or_path).expanduser()
-    pictures = path.is_dir() and _reader(path) is None
+    pictures = _holds_pictures(path)
     size = (shape[1], shape[2]) if pictures else None
-    splits = load_images(path if path.exists() else name_or_path, root, 0.0, test_fraction=0.0, size=size)
+    splits = load_images(path if path.exists() else name_or_path, validation_fraction=0.0, test_fraction=0.0, size=size)
     if splits.shape != tuple(shape):
-        expected, got = ("×".join(map(str, each)) for each in (shape, splits.shape))
         raise DataError(
-            f"Expected images of {expected}; those of '{name_or_path}' are {got}. Convert them to that shape, as a .npy "
-            "file or a folder (whose pictures are scaled)."
+            f"Expected images of {by(shape)}; those of '{name_or_path}' are {by(splits.shape)}. Convert them to that "
+            "shape, as a .npy file or a folder (whose pictures are scaled)."
         )
     if pictures and splits.note:
         warn(ImagesWarning, f"'{name_or_path}': {splits.note}")
@@ -168,10 +142,10 @@ def images_like(name_or_path: str | Path, shape: tuple[int, ...], root: str | Pa
 def picture_names(name_or_path: str | Path) -> list[str] | None:
     """The files of the images from :func:`images_like`, relative to their folder; None where they are not pictures."""
     path = Path(name_or_path).expanduser()
-    if not path.is_dir() or _reader(path) is not None:
+    if not _holds_pictures(path):
         return None
     files, _ = image_files(path)
-    chosen = files["test"] if "test" in files else [*files["train"], *files.get("validation", [])]
+    chosen = files.get("test") or [*files["train"], *files.get("validation", [])]
     return [file.relative_to(path).as_posix() for file in chosen]
 
 
@@ -183,17 +157,20 @@ def _known() -> str:
     return ", ".join(entry.name for entry in DATASETS.values() if entry.kind == "image")
 
 
+def _holds_pictures(path: Path) -> bool:
+    return path.is_dir() and published_reader(path) is None
+
+
 def _read_path(path: Path, size: int | Size | None) -> tuple[dict[str, Array], str]:
-    read = _reader(path)
-    if path.is_dir() and read is None:
+    if _holds_pictures(path):
         wanted = (size, size) if isinstance(size, int) else size
         if wanted is not None and (len(wanted) != 2 or min(wanted) < 1):
             raise DataError(f"Expected a size of height and width, both at least 1; got {size}.")
         return read_image_folder(path, wanted)
     if size is not None and path.exists():
         raise DataError(_SIZE.format(path))
-    if read is not None:
-        return read(path), ""
+    if read := published_reader(path):
+        return read(), ""
     if path.is_file() and path.suffix.lower() in (".npy", ".npz"):
         return read_image_array(path), ""
     if not path.exists():
@@ -206,20 +183,11 @@ def _read_path(path: Path, size: int | Size | None) -> tuple[dict[str, Array], s
     raise DataError(f"Expected a folder of pictures, or a .npy or .npz file; got '{path}'.{one}")
 
 
-def _reader(folder: Path) -> Callable[[Path], dict[str, Array]] | None:
-    """The reader of the published format whose files a folder holds, if it holds any."""
-    if any(find_idx(folder, stem) for stem in STEMS.values()):
-        return read_idx_folder
-    if holds_cifar(folder):
-        return read_cifar
-    return read_svhn if any((folder / name).is_file() for name in SVHN_FILES.values()) else None
-
-
 def _split(
     name: str, parts: dict[str, Array], validation: float, test: float, seed: int, note: str = ""
 ) -> ImageSplits:
     """All three parts: those that the files lack are drawn from the training images."""
-    shapes = ["×".join(map(str, images.shape[1:])) for images in parts.values()]
+    shapes = [by(images.shape[1:]) for images in parts.values()]
     if len(set(shapes)) > 1:
         raise DataError(
             f"Expected the parts of '{name}' to hold images of one shape; got {listing(shapes)} ({', '.join(parts)})."
@@ -230,11 +198,7 @@ def _split(
     whole = parts["train"]
     shares = {name: 0.0 if name in parts else share for name, share in (("validation", validation), ("test", test))}
     # each in the order of the files: what is held out is drawn, the order is not
-    train, held_out, tested = (np.sort(rows) for rows in split_rows(len(whole), **shares, seed=seed))
-    return ImageSplits(
-        name,
-        np.ascontiguousarray(whole[train]),
-        np.ascontiguousarray(parts.get("validation", whole[held_out])),
-        np.ascontiguousarray(parts.get("test", whole[tested])),
-        note=note,
-    )
+    drawn = [whole[np.sort(rows)] for rows in split_rows(len(whole), **shares, seed=seed)]
+    given = (drawn[0], parts.get("validation", drawn[1]), parts.get("test", drawn[2]))
+    train, held_out, tested = map(np.ascontiguousarray, given)
+    return ImageSplits(name, train, held_out, tested, note=note)

@@ -14,6 +14,7 @@ images of one batch are ever held as floats.
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -56,6 +57,8 @@ class ImageRows:
         self.images, self.seed = images, seed
         self.shape: tuple[int, ...] = images.shape
         self.dtype = np.dtype(np.float32)
+        parts = (seed,) if isinstance(seed, int) else seed
+        self._key = np.random.SeedSequence([part % 2**64 for part in parts]).generate_state(1, np.uint64)
 
     def __len__(self) -> int:
         return len(self.images)
@@ -65,16 +68,14 @@ class ImageRows:
             raise TypeError(f"expected a slice or a 1-D array of row numbers; got {key!r}")
         rows = np.arange(len(self))[key]
         out = np.empty((len(rows), *self.shape[1:]), dtype=np.float32)
-        pixels = out[0].size if len(out) else 1
-        key_of_noise = _key(self.seed)
+        pixels = math.prod(self.shape[1:])
         step = max(1, _AT_ONCE // max(1, pixels))
         for start in range(0, len(rows), step):
             chosen = rows[start : start + step]
-            values = np.asarray(self.images[chosen])
+            values = np.asarray(self.images[chosen], dtype=np.uint32)
             # 8 bits of the pixel and 16 of noise, the last of them 1: an odd number below 2²⁴, which float32 holds
-            noise = _noise(chosen, pixels, key_of_noise).reshape(values.shape)
-            levels = (values.astype(np.uint32) << np.uint32(16)) | noise | np.uint32(1)
-            np.multiply(levels.astype(np.float32), np.float32(2.0**-24), out=out[start : start + step])
+            levels = (values << 16) | _noise(chosen, pixels, self._key).reshape(values.shape) | 1
+            out[start : start + step] = levels.astype(np.float32) * np.float32(2.0**-24)
         return out
 
 
@@ -109,9 +110,6 @@ def to_bytes(images: npt.ArrayLike) -> npt.NDArray[np.uint8]:
     Args:
         images: floats; values outside [0, 1] are clipped, with a :class:`ClippedPixelsWarning` if more than 1 % are.
 
-    Raises:
-        DataError: some values are NaN or infinite, or they are not floats.
-
     Example:
         >>> to_bytes([0.0, 0.2, 0.5, 1.0])
         array([  0,  51, 128, 255], dtype=uint8)
@@ -119,8 +117,7 @@ def to_bytes(images: npt.ArrayLike) -> npt.NDArray[np.uint8]:
     values = np.asarray(images)
     if values.dtype.kind != "f":
         raise DataError(f"Expected images as floats in [0, 1]; got type {values.dtype}. Bytes need no conversion.")
-    if not np.isfinite(values).all():
-        bad = int((~np.isfinite(values)).sum())
+    if bad := int((~np.isfinite(values)).sum()):
         raise DataError(f"Expected images in [0, 1]; {bad:,} of {values.size:,} values are NaN or infinite.")
     outside = int(((values < 0) | (values > 1)).sum())
     if outside > _CLIPPED * values.size:
@@ -132,11 +129,6 @@ def to_bytes(images: npt.ArrayLike) -> npt.NDArray[np.uint8]:
         )
     # in float64: 256 y of float16 would overflow for large y, and 256·(1/255) must not round below 1
     return np.clip(np.floor(256 * values.astype(np.float64)), 0, 255).astype(np.uint8)
-
-
-def _key(seed: Seed) -> Array:
-    parts = (seed,) if isinstance(seed, int) else seed
-    return np.random.SeedSequence([part % 2**64 for part in parts]).generate_state(1, np.uint64)
 
 
 def _noise(rows: Array, pixels: int, key: Array) -> Array:

@@ -7,21 +7,13 @@ import torch
 from torch import Tensor
 
 from ..errors import NonFiniteError
-from ._files import Array, parts_of
+from ..storage.files import parts_of
+from ._files import Array
 from .pixels import ImageRows
 
 
 class Picked:
-    """Some rows of an array, read when they are asked for: memory-mapped files and images are never copied whole.
-
-    Args:
-        values: (N, …).
-        index: which rows, in which order.
-
-    Example:
-        >>> Picked(np.arange(10).reshape(5, 2), np.array([4, 0]))[:1]
-        array([[8, 9]])
-    """
+    """Some rows of an array, read when they are asked for: memory-mapped files and images are never copied whole."""
 
     def __init__(self, values: Array | ImageRows, index: Array):
         self.values, self.index = values, index
@@ -47,12 +39,7 @@ def pick(values: Rows, index: Array) -> Rows:
 
 
 def split(data: Rows, validation: Rows | None, shape: tuple[int, ...], seed: int) -> tuple[Rows, Rows]:
-    """Training and validation rows; without validation rows, a tenth of the data is held out by seed.
-
-    Raises:
-        ValueError: a shape is wrong.
-        NonFiniteError: some rows are not finite.
-    """
+    """Training and validation rows, checked; without validation rows, a tenth of the data is held out by seed."""
     check(data, "data", shape)
     if validation is not None:
         check(validation, "validation", shape)
@@ -69,9 +56,7 @@ def check(rows: Rows, name: str, shape: tuple[int, ...]) -> None:
         raise ValueError(f"expected {name} of shape (N, {', '.join(map(str, shape))}); got {tuple(rows.shape)}")
     if len(rows) < 2:
         raise ValueError(f"expected at least two rows of {name}; got {len(rows)}")
-    bad = 0
-    for part in parts_of(rows):
-        bad += int((~torch.isfinite(take(rows, part)).flatten(1).all(dim=1)).sum())
+    bad = sum(int((~torch.isfinite(take(rows, part)).flatten(1).all(dim=1)).sum()) for part in parts_of(rows))
     if bad:
         raise NonFiniteError(f"{bad} of {len(rows)} rows of {name} have NaN or infinite entries; drop or repair them")
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from ._files import Array, DataError, listing
+from ._files import Array, listing, reading
 
 # by package, not by module: modules were renamed between versions, and a record is harmless wherever it comes from
 _ALLOWED = {
@@ -33,54 +33,32 @@ class _Record:
 
     name = ""
     args: tuple[Any, ...]
-    state: Any
+    state: Any = None
 
     def __new__(cls, *args: Any) -> _Record:
-        record = object.__new__(cls)
-        record.__dict__.update(args=args, state=None)
+        record = super().__new__(cls)
+        record.args = args
         return record
 
-    def __init__(self, *args: Any) -> None:  # __new__ has kept the arguments
-        pass
-
     def __setstate__(self, state: Any) -> None:
-        self.__dict__["state"] = state
-
-    # a pickle may store attributes only through BUILD, which calls __setstate__
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise TypeError("records do not change")
+        self.state = state
 
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> type[_Record]:
         if name not in _ALLOWED.get(module.split(".")[0], ()):
-            raise DataError(f"asks for '{module}.{name}', which a table of numbers does not need")
+            raise ValueError(f"it asks for '{module}.{name}', which a table of numbers does not need; nothing was run")
         return type(name, (_Record,), {"name": name})
-
-    def persistent_load(self, pid: Any) -> Any:
-        raise DataError("refers to objects outside the file")
 
 
 def read_frame(path: Path) -> tuple[tuple[str, ...], Array]:
     """The column names and the values (N, D), float64, of a pickled DataFrame of numbers.
 
-    Raises:
-        DataError: the file is no such frame, or asks for anything that such a frame does not need. Nothing that the
-            file names is imported or called.
+    Nothing that the file names is imported or called: a file that asks for more than such a frame needs is refused.
     """
-    try:
-        with open(path, "rb") as file:
-            # latin1 keeps the bytes of Python 2's strings, which hold the numbers
-            return _frame(_Unpickler(file, encoding="latin1").load())
-    except DataError as error:
-        raise DataError(
-            f"Expected a pickled DataFrame of numbers; '{path}' {error}. Nothing in it was run. Get the file from its "
-            "publisher again."
-        ) from error
-    except Exception as error:  # whatever a damaged file leads to
-        raise DataError(
-            f"Expected a pickled DataFrame of numbers; cannot read '{path}' ({type(error).__name__}: {error})."
-        ) from error
+    # latin1 keeps the bytes of Python 2's strings, which hold the numbers
+    with reading(path, "a pickled DataFrame of numbers"), open(path, "rb") as file:
+        return _frame(_Unpickler(file, encoding="latin1").load())
 
 
 def _frame(root: Any) -> tuple[tuple[str, ...], Array]:
@@ -93,7 +71,7 @@ def _frame(root: Any) -> tuple[tuple[str, ...], Array]:
     arrays = [_array(block) for block in blocks]
     rows = {array.shape[-1] for array in arrays}
     if len(rows) != 1 or any(array.ndim != 2 for array in arrays):
-        raise DataError(f"holds blocks of shapes {[array.shape for array in arrays][:5]}, which make no table")
+        raise ValueError(f"it holds blocks of shapes {[array.shape for array in arrays][:5]}, which make no table")
     out = np.empty((rows.pop(), len(columns)), dtype=np.float64)
     seen = []
     for array, labels in zip(arrays, map(_labels, items), strict=True):
@@ -101,7 +79,7 @@ def _frame(root: Any) -> tuple[tuple[str, ...], Array]:
             out[:, columns.index(label)] = row
             seen.append(label)
     if sorted(seen) != sorted(set(columns)):
-        raise DataError(f"does not hold numbers for each of {listing(columns)} once")
+        raise ValueError(f"it does not hold numbers for each of {listing(columns)} once")
     return columns, out
 
 
@@ -109,7 +87,7 @@ def _expect(thing: Any, name: str) -> None:
     # protocols 0 and 1 make an object by _reconstructor(class, base, state)
     made = thing.args[0] if isinstance(thing, _Record) and thing.name == "_reconstructor" else thing
     if getattr(made, "name", None) != name:
-        raise DataError(f"holds a '{getattr(made, 'name', type(made).__name__)}' in place of a '{name}'")
+        raise ValueError(f"it holds a '{getattr(made, 'name', type(made).__name__)}' in place of a '{name}'")
 
 
 def _labels(thing: Any) -> tuple[str, ...]:
@@ -118,16 +96,15 @@ def _labels(thing: Any) -> tuple[str, ...]:
         thing = thing.args[1]["data"]
     labels = _state(thing)[-1]
     if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        raise DataError("names its columns by other things than text")
+        raise ValueError("it names its columns by other things than text")
     return tuple(labels)
 
 
 def _state(thing: Any) -> tuple[Any, Any, Any, Any]:
     """Shape, type, order and content of an array."""
     _expect(thing, "_reconstruct")
-    state = (
-        thing.state[0] if isinstance(thing.state[0], tuple) else thing.state
-    )  # an older index has a state of its own
+    # an older index has a state of its own
+    state = thing.state[0] if isinstance(thing.state[0], tuple) else thing.state
     shape, dtype, fortran, content = state[-4:]
     _expect(dtype, "dtype")
     return shape, dtype, fortran, content
@@ -136,11 +113,11 @@ def _state(thing: Any) -> tuple[Any, Any, Any, Any]:
 def _array(thing: Any) -> Array:
     shape, dtype, fortran, content = _state(thing)
     if not (isinstance(shape, tuple) and all(isinstance(n, int) and n >= 0 for n in shape)):
-        raise DataError("has an array without a shape")
+        raise ValueError("it has an array without a shape")
     spelled = f"{dtype.state[1]}{dtype.args[0]}"
     if not re.fullmatch("[<>=|][fiub][1248]", spelled):
-        raise DataError(f"has a column of type '{dtype.args[0]}', which is no number")
+        raise ValueError(f"it has a column of type '{dtype.args[0]}', which is no number")
     kind, data = np.dtype(spelled), content.encode("latin1")
     if len(data) != math.prod(shape) * kind.itemsize:
-        raise DataError(f"has {len(data)} bytes for an array of shape {shape} and type '{dtype.args[0]}'")
+        raise ValueError(f"it has {len(data)} bytes for an array of shape {shape} and type '{dtype.args[0]}'")
     return np.frombuffer(data, dtype=kind).reshape(shape, order="F" if fortran else "C")

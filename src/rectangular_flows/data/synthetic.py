@@ -49,8 +49,8 @@ def von_mises_log_density(angle: Tensor, kappa: float = 1.0, centre: float = mat
 def load_circle(entry: Dataset, root: Path, *, seed: int = 0, radius_noise: float = 0.0) -> Splits:
     """The paper's circle: three parts of the sizes that the entry states, each from a seed of its own."""
     train, validation, test = (
-        von_mises_circle(count, seed=seed + offset, radius_noise=radius_noise).numpy()
-        for count, offset in zip(entry.rows, (0, 10_000, 20_000), strict=True)
+        von_mises_circle(count, seed=seed + 10_000 * i, radius_noise=radius_noise).numpy()
+        for i, count in enumerate(entry.rows)
     )
     note = "von Mises on the unit circle, κ = 1, centred at π/2"
     return Splits(entry.name, train, validation, test, ("x", "y"), note)

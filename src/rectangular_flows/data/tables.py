@@ -9,8 +9,9 @@ from __future__ import annotations
 import csv
 import gzip
 import hashlib
+import io
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from ..spelling import nearest
-from ..storage.files import replacing
-from ._arrays import load_pyarrow, read_npy, read_npz, read_parquet
+from ..storage.files import parts_of, replacing
+from ._arrays import load_pyarrow, read_array, read_parquet
 from ._delimited import read_delimited
-from ._files import Array, as_option, choose_columns, existing_file, listing, parts_of
+from ._files import Array, as_option, check_file, choose_columns, listing
 from ._files import DataError as DataError
 from ._files import MissingFileError as MissingFileError
 
@@ -70,10 +71,9 @@ def read_table(
 
     Raises:
         DataError: what is wrong, in which line and column, and what to do.
-        FileNotFoundError: (also a DataError) suggests the nearest file name.
     """
     path = Path(path)
-    existing_file(path)
+    check_file(path)
     suffix = _suffix(path)
 
     def choose(names: tuple[str, ...]) -> list[int]:
@@ -84,8 +84,7 @@ def read_table(
         values, kept, named, row_number = read_delimited(path, suffix, choose)
         row_name = "line"
     else:
-        reader = {".npy": read_npy, ".npz": read_npz, ".parquet": read_parquet}[suffix]
-        values, kept, named = reader(path, choose)
+        values, kept, named = (read_parquet if suffix == ".parquet" else read_array)(path, choose)
     table = Table(values, kept, str(path), named=named)
     if not len(values):
         raise DataError(f"Expected rows of numbers; got '{path}' with {len(kept)} columns and no rows.")
@@ -101,11 +100,6 @@ def match_columns(table: Table, expected: Sequence[str]) -> Table:
 
     If one side has no names (no header), the columns are taken by position if their number agrees, with a
     :class:`ByPositionWarning`.
-
-    Example:
-        >>> table = Table(np.array([[1.0, 2.0, 3.0]]), ("b", "c", "a"), "new.csv")
-        >>> match_columns(table, ["a", "b"]).values
-        array([[3., 1.]])
     """
     expected = tuple(expected)
     if table.columns == expected:
@@ -139,10 +133,6 @@ def split_rows(count: int, *, validation: float = 0.1, test: float = 0.1, seed: 
     """Row indices for training, validation and test: a random permutation of 0 … count−1, cut in three.
 
     A part whose fraction is positive gets at least one row.
-
-    Example:
-        >>> [len(part) for part in split_rows(100, validation=0.1, test=0.25)]
-        [65, 10, 25]
     """
     for name, fraction in (("validation", validation), ("test", test)):
         if not 0 <= fraction < 1:
@@ -159,12 +149,7 @@ def split_rows(count: int, *, validation: float = 0.1, test: float = 0.1, seed: 
 
 
 def check_table(table: Table, latent_dim: int | None) -> None:
-    """Raise :class:`DataError` for a table that no model should be trained on.
-
-    Args:
-        table: (N, D).
-        latent_dim: the dimension d of the manifold, 1 ≤ d < D; None if it is still to be chosen.
-    """
+    """Raise :class:`DataError` for a table that no model of that latent dimension (None: not chosen) can be trained on."""
     rows, width = table.values.shape
     if width < 2:
         raise DataError(
@@ -182,16 +167,14 @@ def check_table(table: Table, latent_dim: int | None) -> None:
             f"Expected at least {needed} rows for {width} columns; '{table.source}' has {rows}. "
             "Get more rows, or use fewer columns: --columns."
         )
-    low = np.full(width, np.inf)
-    high = np.full(width, -np.inf)
+    varies = np.zeros(width, dtype=bool)
     digests = [hashlib.blake2b(digest_size=16) for _ in range(width)]
     for part in parts_of(table.values):
-        chunk = table.values[part]
-        low, high = np.minimum(low, chunk.min(axis=0)), np.maximum(high, chunk.max(axis=0))
-        transposed = np.ascontiguousarray((chunk + 0.0).T)  # + 0.0 makes −0 equal to 0
-        for digest, column in zip(digests, transposed, strict=True):
+        chunk = np.ascontiguousarray((table.values[part] + 0.0).T)  # + 0.0 makes −0 equal to 0
+        varies |= (chunk != np.asarray(table.values[0])[:, None]).any(axis=1)
+        for digest, column in zip(digests, chunk, strict=True):
             digest.update(column.data)
-    constant = [name for name, a, b in zip(table.columns, low, high, strict=True) if a == b]
+    constant = [name for name, different in zip(table.columns, varies, strict=True) if not different]
     if constant:
         raise DataError(
             f"Expected columns that vary; in '{table.source}' {listing(constant)} hold one value each and have no "
@@ -228,63 +211,45 @@ def write_table(
         raise DataError(f"Expected values of shape (N, {len(columns)}), one column a name; got {values.shape}.")
     if text is not None and len(text[1]) != len(values):
         raise DataError(f"Expected a text for each of {len(values)} rows; got {len(text[1])}.")
+    names = [*columns] if text is None else [text[0], *columns]
     try:
-        with replacing(path) as temporary:
+        with replacing(path) as temporary, open(temporary, "wb") as file:
             if suffix in _TEXT:
-                delimiter, compress = "," if suffix == ".csv" else "\t", path.suffix.lower() == ".gz"
-                _write_text(temporary, delimiter, columns, values, compress, text)
+                opened = gzip.GzipFile(fileobj=file, mode="wb") if path.suffix.lower() == ".gz" else file
+                with io.TextIOWrapper(opened, encoding="utf-8", newline="") as lines:
+                    writer = csv.writer(lines, delimiter="," if suffix == ".csv" else "\t", lineterminator="\n")
+                    writer.writerow(names)
+                    writer.writerows(_cells(values, None if text is None else text[1]))
             elif suffix == ".parquet":
                 arrow, parquet = load_pyarrow()
                 arrays = [arrow.array(np.ascontiguousarray(column)) for column in values.T]
-                names = list(columns)
-                if text is not None:
-                    names, arrays = [text[0], *names], [arrow.array(list(text[1])), *arrays]
-                parquet.write_table(arrow.Table.from_arrays(arrays, names=names), temporary)
+                first = [] if text is None else [arrow.array(list(text[1]))]
+                parquet.write_table(arrow.Table.from_arrays([*first, *arrays], names=names), file)
             elif suffix == ".npy":
-                with open(temporary, "wb") as file:  # a path would get numpy's suffix added
-                    np.save(file, values)
+                np.save(file, values)
             else:
-                kept = {"data": values, "columns": np.array(columns, dtype=np.str_)}
-                if text is not None:
-                    kept["text"] = np.array(text[1], dtype=np.str_)
-                with open(temporary, "wb") as file:
-                    np.savez(file, **kept)  # type: ignore[arg-type]
+                more: dict[str, Any] = {} if text is None else {"text": np.array(text[1], dtype=np.str_)}
+                np.savez(file, data=values, columns=np.array(columns, dtype=np.str_), **more)
     except OSError as error:
         raise DataError(f"Cannot write '{path}': {error.strerror} (in folder '{path.parent}').") from error
 
 
-def _write_text(
-    path: Path,
-    delimiter: str,
-    columns: Sequence[str],
-    values: Array,
-    compress: bool,
-    text: tuple[str, Sequence[str]] | None,
-) -> None:
-    if values.dtype.kind == "b":
-        values = values.astype(np.int8)
+def _cells(values: Array, texts: Sequence[str] | None) -> Iterator[list[str]]:
+    """The rows of a text file."""
     single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
-    opener: Any = gzip.open if compress else open
-    with opener(path, "wt", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-        writer.writerow([*([] if text is None else [text[0]]), *columns])
-        texts = iter(() if text is None else text[1])
-        for part in parts_of(values):
-            for row in values[part].tolist():
-                cells = [f"{cell:.9g}" if single else repr(cell).removesuffix(".0") for cell in row]
-                if text is None:
-                    file.write(delimiter.join(cells) + "\n")
-                else:  # the text may need quotes
-                    writer.writerow([next(texts), *cells])
+    for part in parts_of(values):
+        rows = values[part].astype(np.int8 if values.dtype.kind == "b" else values.dtype).tolist()
+        for i, row in enumerate(rows, part.start):
+            cells = [f"{cell:.9g}" if single else repr(cell).removesuffix(".0") for cell in row]
+            yield cells if texts is None else [texts[i], *cells]
 
 
 def _suffix(path: Path) -> str:
-    parts = [part.lower() for part in path.suffixes]
-    if parts and parts[-1] == ".gz" and len(parts) > 1 and parts[-2] in _TEXT:
-        return parts[-2]
-    if parts and parts[-1] in (*_TEXT, ".npy", ".npz", ".parquet"):
-        return parts[-1]
-    got = f"'{''.join(parts[-2:] if parts[-1] == '.gz' else parts[-1:])}'" if parts else "no suffix"
+    name = path.name.lower()
+    plain = Path(name.removesuffix(".gz")).suffix
+    if plain in _TEXT or (plain in (".npy", ".npz", ".parquet") and not name.endswith(".gz")):
+        return plain
+    got = f"'{''.join(Path(name).suffixes[-2 if name.endswith('.gz') else -1 :])}'" if "." in name else "no suffix"
     raise DataError(f"Expected a file name that ends in {_SUPPORTED}; got {got} in '{path}'. Convert or rename it.")
 
 
@@ -294,12 +259,10 @@ def _without_invalid(table: Table, drop: bool, row_name: str, row_number: Callab
     bad = np.flatnonzero(~good)
     if not len(bad):
         return table
-    if drop:
-        if len(bad) == len(good):
-            raise DataError(
-                f"Expected rows without NaN or infinite cells; all {len(bad)} of '{table.source}' have one."
-            )
+    if drop and len(bad) < len(good):
         return replace(table, values=np.asarray(table.values[good]), dropped=len(bad), kept=np.flatnonzero(good) + 1)
+    if drop:
+        raise DataError(f"Expected rows without NaN or infinite cells; all {len(bad)} of '{table.source}' have one.")
     places = []
     for row in bad[:3]:
         column = int(np.flatnonzero(~np.isfinite(table.values[row]))[0])

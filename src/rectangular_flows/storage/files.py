@@ -7,9 +7,8 @@ one. After a crash a temporary file may be left; :func:`remove_leftovers` cleans
 from __future__ import annotations
 
 import hashlib
-import io
 import os
-import tempfile
+import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from math import prod
@@ -21,23 +20,16 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
-_CHUNK_BYTES = 2**26
+CHUNK_BYTES = 2**26
 _TEMPORARY = ".rnf-tmp"
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path in the same folder, which takes the place of ``path`` only if the block ends well.
-
-    File and folder are synced to disk, so that the new content survives a power cut once the block has ended.
-    """
-    path = Path(path)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_TEMPORARY, dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    """A temporary path in the same folder, which takes the place of ``path``, synced to disk, if the block ends well."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_TEMPORARY}")
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())  # mkstemp makes files that only the owner can read
         _sync(temporary)
         os.replace(temporary, path)
         _sync(path.parent)
@@ -54,7 +46,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files that a crash left in a folder."""
-    for path in Path(folder).glob(f".*{_TEMPORARY}"):
+    for path in folder.glob(f".*{_TEMPORARY}"):
         path.unlink(missing_ok=True)
 
 
@@ -65,11 +57,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
-    """The inverse of :func:`save_tensors`.
-
-    Raises:
-        ValueError: the file is damaged or not safetensors.
-    """
+    """The inverse of :func:`save_tensors`; a ``ValueError`` if the file is damaged or not safetensors."""
     try:
         return load_file(path)
     except SafetensorError as error:
@@ -78,26 +66,23 @@ def load_tensors(path: Path) -> dict[str, Tensor]:
 
 def save_figure(path: Path, figure: Any, dpi: int = 150) -> None:
     """Write a figure of matplotlib, by the suffix of the path, so that it is there completely or not at all."""
-    file = io.BytesIO()
-    figure.savefig(file, format=path.suffix[1:] or "png", dpi=dpi)
-    write_atomically(path, file.getvalue())
+    with replacing(path) as temporary:
+        figure.savefig(temporary, format=path.suffix[1:] or "png", dpi=dpi)
+
+
+def parts_of(rows: Any) -> Iterator[slice]:
+    """Slices of some 64 MiB that together cover the rows of an array, a tensor or images."""
+    step = max(1, CHUNK_BYTES // max(1, prod(rows.shape[1:]) * rows.dtype.itemsize))
+    return (slice(start, start + step) for start in range(0, len(rows), step))
 
 
 def fingerprint(rows: Any) -> str:
     """SHA-256 of dtype, shape and values of rows: shows whether a run resumes with the data it began with."""
     digest = hashlib.sha256(f"{str(rows.dtype).removeprefix('torch.')} {tuple(rows.shape)}".encode())
-    step = max(1, _CHUNK_BYTES // (prod(rows.shape[1:]) * rows.dtype.itemsize))
-    for i in range(0, len(rows), step):
-        part = rows[i : i + step]
-        part = part.detach().cpu().numpy() if isinstance(part, Tensor) else part
-        digest.update(np.ascontiguousarray(part).tobytes())
+    for part in parts_of(rows):
+        values = rows[part].detach().cpu() if isinstance(rows, Tensor) else rows[part]
+        digest.update(np.ascontiguousarray(values).tobytes())
     return digest.hexdigest()
-
-
-def _umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
 
 
 def _sync(path: Path) -> None:

@@ -1,8 +1,4 @@
-"""Models on disk: weights as safetensors, and a JSON description that rebuilds the model with nothing else.
-
-Nothing is ever unpickled. Files are written beside their final name and moved there, so that a reader sees the old file
-or the new one, never half of one.
-"""
+"""Models on disk: weights as safetensors, and a JSON description that rebuilds the model with nothing else."""
 
 from __future__ import annotations
 
@@ -36,16 +32,14 @@ def save_model(flow: RectangularFlow, folder: str | Path, **facts: Any) -> None:
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    try:
-        model, reason = describe(flow), None
-    except TypeError as error:
-        model, reason = None, str(error)
     dtype = str(flow.dtype).removeprefix("torch.")
-    description = {"format": _FORMAT, "version": __version__, "dtype": dtype, "model": model, "facts": facts}
-    if reason is not None:
-        description["undescribed"] = reason
+    content: dict[str, Any] = {"format": _FORMAT, "version": __version__, "dtype": dtype, "model": None, "facts": facts}
+    try:
+        content["model"] = describe(flow)
+    except TypeError as error:
+        content["undescribed"] = str(error)
     save_tensors(folder / WEIGHTS, flow.state_dict())
-    write_atomically(folder / DESCRIPTION, json.dumps(description, indent=1, ensure_ascii=False) + "\n")
+    write_atomically(folder / DESCRIPTION, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def load_model(
@@ -57,10 +51,6 @@ def load_model(
         folder: a folder that ``fit(…, out=folder)`` or :func:`save_model` wrote.
         flow: the model itself, if it has parts that could not be described; its weights are replaced.
         device: where to put it.
-
-    Raises:
-        FileNotFoundError: there is no model in the folder.
-        ValueError: the files do not belong together, or are from a later version.
     """
     folder = Path(folder)
     description = read_description(folder)
