@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tomli_w
 
 from .._version import __version__
 from ..evaluation.evaluate import TooFewRowsError, evaluate_run, keep_evaluation
+from ..plots.curves import Chart, Curve
 from ..plots.run import draw_run
 from ..runs.display import duration
 from ..runs.saved import SavedRun
-from . import Cards, Code, Metric, Page, Picture, Section, Text
-from .training import training_charts
+from ..training import Epoch
+from .page import Cards, Code, Metric, Page, Picture, Section, Text
 
 _USE = """
 rnf sample {run} -n 1000 -o samples.csv
@@ -61,6 +62,23 @@ def run_page(run: SavedRun) -> Page:
         ],
         f"rectangular-flows {__version__} · rnf report {run.path}",
     )
+
+
+def training_charts(histories: Mapping[str, Sequence[Epoch]]) -> list[Chart]:
+    """Reconstruction error, negative log-likelihood and learning rate by epoch, one curve a run."""
+
+    def chart(field: str, unit: str, title: str, **options: bool) -> Chart:
+        curves = [
+            Curve(name, [line.epoch for line in lines], [float(getattr(line, field)) for line in lines])
+            for name, lines in histories.items()
+        ]
+        return Chart(curves, "epoch", unit, title, **options)
+
+    return [
+        chart("reconstruction", "squared distance", "Reconstruction error (validation rows)", log_y=True),
+        chart("negative_log_likelihood", "nats", "Negative log-likelihood (validation rows)"),
+        chart("learning_rate", "rate", "Learning rate"),
+    ]
 
 
 def _evaluated(run: SavedRun) -> dict[str, Any]:
