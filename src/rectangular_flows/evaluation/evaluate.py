@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -106,9 +106,6 @@ class Subject:
         return sphere_fit(flow, self.train[:_KERNEL_CENTRES], some, self.test[:_KERNEL_ROWS], self.samples)
 
 
-Measure = Callable[[Subject], dict[str, float]]
-
-
 @dataclass(frozen=True)
 class Metric:
     """One metric: its label, and what it makes of a run.
@@ -118,50 +115,34 @@ class Metric:
     """
 
     label: str
-    measure: Measure
+    measure: Callable[[Subject], dict[str, float]]
 
 
-def _scored(name: str, sign: int = 1) -> Measure:
+def _scored(name: str, sign: int, subject: Subject) -> dict[str, float]:
     """The mean of a score of the test rows; in the model's units of images only."""
-
-    def measure(subject: Subject) -> dict[str, float]:
-        if name.startswith("model_") and not subject.images:
-            return {}
-        return {"": sign * float(getattr(subject.scores, name).double().mean())}
-
-    return measure
+    if name.startswith("model_") and not subject.images:
+        return {}
+    return {"": sign * float(getattr(subject.scores, name).double().mean())}
 
 
-def _distance(between: Callable[[Array, Array, int], float]) -> Measure:
+def _distance(between: Callable[[Array, Array, int], float], subject: Subject) -> dict[str, float]:
     """Between samples and test rows of a table; its floor, between training rows and the same test rows."""
-
-    def measure(subject: Subject) -> dict[str, float]:
-        if subject.images:
-            return {}
-        samples, test, train = subject.standardised
-        return {"": between(samples, test, subject.seed), "_floor": between(train, test, subject.seed)}
-
-    return measure
+    if subject.images:
+        return {}
+    samples, test, train = subject.standardised
+    return {"": between(samples, test, subject.seed), "_floor": between(train, test, subject.seed)}
 
 
-def _image(name: str) -> Measure:
+def _image(name: str, subject: Subject) -> dict[str, float]:
     """Of the features of sampled and real images."""
-
-    def measure(subject: Subject) -> dict[str, float]:
-        numbers = {} if subject.quality is None else subject.quality.numbers()
-        return {key.removeprefix(name): value for key, value in numbers.items() if key.startswith(name)}
-
-    return measure
+    numbers = {} if subject.quality is None else subject.quality.numbers()
+    return {key.removeprefix(name): value for key, value in numbers.items() if key.startswith(name)}
 
 
-def _fit(truth: str, name: str) -> Measure:
+def _fit(truth: str, name: str, subject: Subject) -> dict[str, float]:
     """Of the fit to a known truth, 'circle' or 'sphere'."""
-
-    def measure(subject: Subject) -> dict[str, float]:
-        fit = getattr(subject, truth)
-        return {} if fit is None else {"": getattr(fit, name)}
-
-    return measure
+    fit = getattr(subject, truth)
+    return {} if fit is None else {"": getattr(fit, name)}
 
 
 _CIRCLE = {
@@ -183,26 +164,27 @@ _SPHERE = {
     "sample_distance": "mean distance of samples to the sphere",
 }
 METRICS: dict[str, Metric] = {
-    "negative_log_likelihood": Metric("negative log-likelihood of the projections", _scored("log_prob", -1)),
-    "reconstruction_error": Metric("reconstruction error", _scored("squared_distance")),
-    "model_negative_log_likelihood": Metric("… likelihood in model units", _scored("model_log_prob", -1)),
-    "model_reconstruction_error": Metric("… error in model units", _scored("model_squared_distance")),
+    "negative_log_likelihood": Metric("negative log-likelihood of the projections", partial(_scored, "log_prob", -1)),
+    "reconstruction_error": Metric("reconstruction error", partial(_scored, "squared_distance", 1)),
+    "model_negative_log_likelihood": Metric("… likelihood in model units", partial(_scored, "model_log_prob", -1)),
+    "model_reconstruction_error": Metric("… error in model units", partial(_scored, "model_squared_distance", 1)),
     "fid_like": Metric(
-        "FID-like score of samples (standardised columns)", _distance(lambda x, y, seed: fid_like(x, y))
+        "FID-like score of samples (standardised columns)", partial(_distance, lambda x, y, seed: fid_like(x, y))
     ),
     "sliced_wasserstein": Metric(
-        "squared sliced Wasserstein-2 distance", _distance(lambda x, y, seed: sliced_wasserstein(x, y, seed=seed))
+        "squared sliced Wasserstein-2 distance",
+        partial(_distance, lambda x, y, seed: sliced_wasserstein(x, y, seed=seed)),
     ),
     "c2st": Metric(
         "accuracy of a classifier, samples or data (0.5: none)",
-        _distance(lambda x, y, seed: classifier_two_sample(x, y, seed=seed)),
+        partial(_distance, lambda x, y, seed: classifier_two_sample(x, y, seed=seed)),
     ),
-    "fid": Metric("FID of samples", _image("fid")),
-    "kid": Metric("KID of samples", _image("kid")),
-    "precision": Metric("precision: samples that lie where real images do", _image("precision")),
-    "recall": Metric("recall: real images that lie where samples do", _image("recall")),
-    **{f"circle_{name}": Metric(label, _fit("circle", name)) for name, label in _CIRCLE.items()},
-    **{f"sphere_{name}": Metric(label, _fit("sphere", name)) for name, label in _SPHERE.items()},
+    "fid": Metric("FID of samples", partial(_image, "fid")),
+    "kid": Metric("KID of samples", partial(_image, "kid")),
+    "precision": Metric("precision: samples that lie where real images do", partial(_image, "precision")),
+    "recall": Metric("recall: real images that lie where samples do", partial(_image, "recall")),
+    **{f"circle_{name}": Metric(label, partial(_fit, "circle", name)) for name, label in _CIRCLE.items()},
+    **{f"sphere_{name}": Metric(label, partial(_fit, "sphere", name)) for name, label in _SPHERE.items()},
 }
 """All metrics by name, in the order in which they are shown. Those of samples have a floor: what real data reach."""
 

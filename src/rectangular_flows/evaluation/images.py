@@ -26,11 +26,7 @@ Bytes = NDArray[np.uint8]
 
 SAMPLES = 5_000
 """Generated images that are compared unless another number is asked for."""
-
-LEAST = 10
-"""Images in each set, below which nothing is compared."""
-
-_FILE = "quality.json"
+_LEAST = 10  # images in each set
 
 
 def draw_bytes(flow: RectangularFlow, count: int, seed: int) -> Bytes:
@@ -41,8 +37,8 @@ def draw_bytes(flow: RectangularFlow, count: int, seed: int) -> Bytes:
 
 def check_amount(count: int, name: str) -> None:
     """Refuse too few images to compare."""
-    if count < LEAST:
-        raise ValueError(f"expected at least {LEAST} images to compare; got {name} {count}")
+    if count < _LEAST:
+        raise ValueError(f"expected at least {_LEAST} images to compare; got {name} {count}")
 
 
 def real_images(run: SavedRun) -> tuple[Bytes, Bytes]:
@@ -100,16 +96,8 @@ def quality_of(
     """Samples of a run against real images, beside other real images against these: see :func:`choose_reference`.
 
     The result is kept in the folder, features in the cache of :func:`~rectangular_flows.metrics.features`: a smaller
-    ``count`` takes the first of the same samples, and computes no feature again.
-
-    Args:
-        run: on images.
-        network: for the features.
-        count: samples, and images of each kind; fewer where there are fewer real ones.
-        seed: of the samples.
-        protocol: see :func:`~rectangular_flows.metrics.features`.
-        console: shows the progress.
-        title: of the run, for the progress.
+    ``count`` takes the first of the same samples, and computes no feature again. The console shows the progress, under
+    ``title``.
     """
     real = choose_reference(*real_images(run), count, protocol)
     name, count = next(iter(real)), min(map(len, real.values()))
@@ -130,6 +118,6 @@ def quality_of(
                 found.append(features(images, network, protocol=protocol, progress=display.at))
         return asdict(compare_images(*found, seed=0))
 
-    stored = kept(run.path, _FILE, key, compute)
+    stored = kept(run.path, "quality.json", key, compute)
     values: dict[str, Any] = {name: Compared(**v) if isinstance(v, dict) else v for name, v in stored.items()}
     return ImageQuality(**values)

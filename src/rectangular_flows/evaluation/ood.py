@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,8 +39,7 @@ _FEW = 20  # held-out rows that are too few to judge by
 _BASELINE = 10_000  # training rows for what needs no model, however few are judged
 
 
-@dataclass(frozen=True, eq=False)
-class JudgedRows:
+class JudgedRows(NamedTuple):
     """The rows that are judged."""
 
     sets: dict[str, Rows]
@@ -184,11 +183,14 @@ def _pca_residuals(flow: RectangularFlow, train: Rows, sets: Mapping[str, Rows])
         values: Array = (x if x.dim() > 2 else flow.to_model_units(x)).flatten(1).double().numpy()
         return values
 
+    def residuals(x: Array) -> Array:
+        found: Array = np.square(x - pca.inverse_transform(pca.transform(x))).sum(axis=1)
+        return found
+
     if len(train) <= flow.latent_dim:
         raise ValueError(f"expected more than d = {flow.latent_dim} training rows for the baseline; got {len(train)}")
     pca = PCA(flow.latent_dim, random_state=0).fit(plain(train))
-    points = {name: plain(rows) for name, rows in sets.items()}
-    return {name: np.square(x - pca.inverse_transform(pca.transform(x))).sum(axis=1) for name, x in points.items()}
+    return {name: residuals(plain(rows)) for name, rows in sets.items()}
 
 
 # --- the files

@@ -31,26 +31,17 @@ class Compared:
 
 
 class PrecisionRecall(NamedTuple):
-    """Shares, 0 to 1."""
+    """Shares of generated images that lie where real ones do (quality), and of real ones where generated do (variety)."""
 
     precision: float
-    """Of generated images that lie where real ones do: quality."""
     recall: float
-    """Of real images that lie where generated ones do: variety."""
 
 
 @dataclass(frozen=True)
 class ImageQuality:
-    """Generated images against real ones, each measure beside that of other real images at the same n.
+    """Generated images against real ones, n of each, every measure beside that of other real images.
 
-    Attributes:
-        n: images in each set.
-        fid: the FID-like score of the features: low is good; at finite n it is too large, by about its floor.
-        kid: low is good; its mean does not depend on n, and is 0 for perfect images.
-        kid_standard_error: of the value of ``kid``.
-        kid_floor_standard_error: of its floor.
-        precision: high is good.
-        recall: high is good.
+    FID and KID are low for good images; FID is too large at finite n, by about its floor, the mean of KID is not.
     """
 
     n: int
@@ -93,12 +84,6 @@ def kid(a: ArrayLike, b: ArrayLike, *, subsets: int = 100, seed: int = 0) -> tup
     the chance of the subsets and, by the delete-d jackknife (d = n − m), that of the n images: subsets share images. Between
     sets of one distribution it is too large rather than too small.
 
-    Args:
-        a: (M, F).
-        b: (N, F).
-        subsets: how many, S ≥ 2.
-        seed: of the subsets.
-
     Reference:
         Bińkowski, Sutherland, Arbel & Gretton, *Demystifying MMD GANs*, arXiv:1801.01401; the standard error: Shao & Wu,
         *A general theory for jackknife variance estimation* (1989).
@@ -131,11 +116,6 @@ def precision_recall(real: ArrayLike, generated: ArrayLike, *, k: int = 3) -> Pr
 
     Distances equal to rounding in float64 count as equal. Both values depend on k and n, and are below 1 for real images:
     compare values of one k and n only.
-
-    Args:
-        real: (N, F), N > ``k``.
-        generated: (M, F), M > ``k``.
-        k: which neighbour gives the radius.
 
     Reference:
         Kynkäänniemi et al., *Improved precision and recall metric for assessing generative models*, arXiv:1904.06991.
@@ -173,14 +153,8 @@ def compare_images(
 ) -> ImageQuality:
     """Generated images against real ones by FID, KID, precision and recall, each beside its floor at the same n.
 
-    All sets are cut to the rows of the smallest, drawn at random.
-
-    Args:
-        generated_features: (M, F), from the model.
-        real_features: (N, F), real.
-        floor_features: (K, F), other real images: what they score against ``real_features``, perfect images would. For
-            precision and recall, of which more is better, it is a ceiling.
-        seed: of the rows drawn and of the subsets.
+    All sets are cut to the rows of the smallest, drawn at random. What other real images, ``floor_features``, score against
+    ``real_features``, perfect images would; for precision and recall, of which more is better, it is a ceiling.
 
     Example:
         >>> x = np.random.default_rng(0).standard_normal((300, 4))

@@ -57,19 +57,11 @@ class FeatureNetwork:
 
 
 def load_inception(path: str | Path | None = None, *, sha256: str = INCEPTION_SHA256) -> FeatureNetwork:
-    """The network that FID is defined on, checked and then loaded, ready for :func:`features`.
+    """The network that FID is defined on (arXiv:1512.00567), checked and then loaded, ready for :func:`features`.
 
-    Args:
-        path: of its file; otherwise that at ``RNF_INCEPTION``, or else 'inception/default_1.pt' of the data folder.
-        sha256: what the file has to have. For a network of your own, in TorchScript, from (B, 3, 299, 299) to (B, F),
-            give its own: loading such a file runs what it says, so know where it comes from.
-
-    Raises:
-        MissingFileError: there is no such file; the message says how to get it.
-        DataError: the file has another checksum (it is not loaded then), or is not TorchScript.
-
-    Reference:
-        Szegedy et al., *Rethinking the Inception architecture for computer vision*, arXiv:1512.00567.
+    It is the file at ``path``, or else at ``RNF_INCEPTION``, or else 'inception/default_1.pt' of the data folder. For a
+    network of your own, in TorchScript, from (B, 3, 299, 299) to (B, F), give its own ``sha256``: loading such a file runs
+    what it says, so know where it comes from.
     """
     found = _find(path)
     content = found.read_bytes()
@@ -128,10 +120,6 @@ def features(
             file holds 100 images, so an interrupted computation resumes where it was.
         protocol: "fid" or "published".
         progress: called after each batch with the images computed and all that are to be computed.
-
-    Reference:
-        Heusel et al., *GANs trained by a two time-scale update rule*, arXiv:1706.08500; Caterini et al., *Rectangular
-        Flows for Manifold Learning*, arXiv:2106.01413.
 
     Example:
         >>> means = FeatureNetwork(lambda x: x.mean((2, 3)), sha256="none")

@@ -1,4 +1,4 @@
-r"""Densities on the unit sphere, per steradian: the learned one, what to compare it with, and how far samples lie from it.
+r"""Densities on the unit sphere, per steradian: the learned one and others.
 
 A flow's surface is near the sphere, not on it, and its density is one of the surface. What is compared here is
 :math:`q(x) = p(\hat x)/\int_{S^2} p(\hat x)`, a density on the sphere, with the integral by quadrature.
@@ -65,12 +65,7 @@ def sphere_fit(flow: RectangularFlow, train: Tensor, validation: Tensor, test: T
 
 
 def spread_points(count: int) -> Array:
-    """Points spread evenly over the sphere, on a Fibonacci spiral, (count, 3): 4π times a mean over them is an integral.
-
-    Example:
-        >>> float((spread_points(1000)[:, 2] ** 2).mean().round(4))
-        0.3333
-    """
+    """Points spread evenly over the sphere, on a Fibonacci spiral, (count, 3): 4π times a mean over them is an integral."""
     i = np.arange(count)
     z = 1 - (2 * i + 1) / count
     angle = i * math.pi * (3 - math.sqrt(5))
@@ -86,9 +81,8 @@ def kernel_log_density(centres: Array, points: Array, concentration: float) -> A
     """
     factor = math.log(concentration / (2 * math.pi)) - math.log1p(-math.exp(-2 * concentration))
     step = max(1, _MOST_ENTRIES // len(centres))
-    parts = [
-        logsumexp(concentration * (points[i : i + step] @ centres.T - 1), axis=1) for i in range(0, len(points), step)
-    ]
+    blocks = [points[i : i + step] for i in range(0, len(points), step)]
+    parts = [logsumexp(concentration * (block @ centres.T - 1), axis=1) for block in blocks]
     return np.concatenate(parts) + factor - math.log(len(centres))
 
 

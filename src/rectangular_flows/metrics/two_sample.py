@@ -28,15 +28,9 @@ def sliced_wasserstein(samples: ArrayLike, data: ArrayLike, *, projections: int 
         SW_2^2 = \mathbb{E}_\theta\, W_2^2(\theta^\top X, \theta^\top Y), \qquad
         W_2^2(a, b) = \int_0^1 \bigl(F_a^{-1}(u) - F_b^{-1}(u)\bigr)^2\,du,
 
-    each integral exact, for unequal numbers of points too. The directions come as random orthonormal bases: each is
-    uniform, so the mean is unbiased, and over a whole basis the effect of a shift v is exactly its mean ‖v‖²/D. With one
-    column there is one direction. In squared units of the columns: standardise them first if they differ in scale.
-
-    Args:
-        samples: (M, D).
-        data: (N, D).
-        projections: how many directions; the relative error of what is left to chance is of the order of their inverse root.
-        seed: of the directions.
+    each integral exact, for unequal numbers of points too, of samples (M, D) and data (N, D). The directions come as random
+    orthonormal bases: each is uniform, so the mean is unbiased, and over a whole basis the effect of a shift v is exactly
+    its mean ‖v‖²/D. In squared units of the columns: standardise them first if they differ in scale.
 
     Reference:
         Bonneel et al., *Sliced and Radon Wasserstein barycenters of measures* (2015); orthonormal directions: Rowland et
@@ -65,14 +59,9 @@ def sliced_wasserstein(samples: ArrayLike, data: ArrayLike, *, projections: int 
 def classifier_two_sample(samples: ArrayLike, data: ArrayLike, *, seed: int = 0) -> float:
     """The classifier two-sample test: the held-out accuracy of gradient-boosted trees that classify samples and data.
 
-    Samples and data are cut to equally many rows, at most 20,000, drawn without replacement, so that 0.5 is chance; each
-    row is judged by trees fitted on the other four fifths. An accuracy clearly *below* 0.5 says that the two sets share
-    rows: a row seen under one label in training is then met under the other.
-
-    Args:
-        samples: (M, D), M ≥ 10.
-        data: (N, D), N ≥ 10.
-        seed: of subsets, folds and trees.
+    Samples (M, D) and data (N, D) are cut to equally many rows, at most 20,000, so that 0.5 is chance; each row is judged by
+    trees fitted on the other four fifths. An accuracy clearly *below* 0.5 says that the two sets share rows: a row seen
+    under one label in training is then met under the other.
 
     Reference:
         Lopez-Paz & Oquab, *Revisiting classifier two-sample tests*, arXiv:1610.06545.
@@ -104,15 +93,7 @@ def real_floor(metric: Metric, data: ArrayLike, reference: ArrayLike, *, size: i
 
 
 def equally_many(samples: ArrayLike, data: ArrayLike, reference: ArrayLike, *, seed: int = 0) -> list[Array]:
-    """As many rows of each set as the smallest has, drawn at random: distances of finite samples fall with their number.
-
-    The distance of ``reference``, other real rows, from ``data`` is the floor.
-
-    Example:
-        >>> x = np.random.default_rng(0).standard_normal((180, 2))
-        >>> [part.shape for part in equally_many(x[:60], x[60:160], x[160:])]
-        [(20, 2), (20, 2), (20, 2)]
-    """
+    """As many rows of each set as the smallest has, drawn at random: distances of finite samples fall with their number."""
     parts = same_columns(10, samples=samples, data=data, reference=reference)
     random, size = np.random.default_rng(seed), min(map(len, parts))
     return [_draw(rows, size, random) for rows in parts]

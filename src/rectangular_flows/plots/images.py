@@ -64,27 +64,6 @@ def mosaic(images: Images, columns: int = 10, *, gap: tuple[int, int] = (1, 1), 
     return picture.repeat(scale, axis=0).repeat(scale, axis=1)
 
 
-@torch.no_grad()
-def latent_grid(flow: RectangularFlow, side: int) -> Bytes:
-    """Images at side × side quantiles of the coordinates z₁ (rightwards) and z₂ (upwards) of 20,000 latent samples."""
-    samples = flow.latent.sample(20_000, torch.Generator().manual_seed(0)).double()
-    shares = (torch.arange(side, dtype=torch.float64) + 0.5) / side
-    across, up = torch.quantile(samples, shares.to(samples), dim=0).to(flow.device, flow.dtype).T
-    grid = torch.cartesian_prod(up.flip(0), across).flip(1)  # row by row from above, the largest z₂ first
-    return mosaic(_decoded(flow, grid), side, gap=(0, 0))
-
-
-@torch.no_grad()
-def interpolation_rows(flow: RectangularFlow, first: Tensor, second: Tensor, steps: int) -> Bytes:
-    """For each pair of images a row: the first, a straight line between their coordinates, the second."""
-    a, b = flow.encode(first), flow.encode(second)
-    share = torch.linspace(0, 1, steps, dtype=a.dtype, device=a.device)[:, None, None]
-    lines = (a * (1 - share) + b * share).flatten(0, 1)
-    between = as_bytes(_decoded(flow, lines)).reshape(steps, *first.shape)
-    rows = [as_bytes(first), beside(list(between), 1), as_bytes(second)]
-    return mosaic(beside(rows, _apart(first)), 1, gap=(2, 0))
-
-
 def draw_samples(images: Images, columns: int = 10) -> Figure:
     """Images (N, C, H, W) in rows and columns: bytes, or floats in [0, 1]."""
     return _sheet(mosaic(images, columns), "Samples")[0]
@@ -111,9 +90,14 @@ def draw_reconstructions(
     return figure
 
 
+@torch.no_grad()
 def draw_latent_grid(flow: RectangularFlow, side: int = 20) -> Figure:
     """The manifold of a flow with d = 2: images at a grid of quantiles of its coordinates z₁ (rightwards), z₂ (upwards)."""
-    picture = latent_grid(flow, side)
+    samples = flow.latent.sample(20_000, torch.Generator().manual_seed(0)).double()
+    shares = (torch.arange(side, dtype=torch.float64) + 0.5) / side
+    across, up = torch.quantile(samples, shares.to(samples), dim=0).to(flow.device, flow.dtype).T
+    grid = torch.cartesian_prod(up.flip(0), across).flip(1)  # row by row from above, the largest z₂ first
+    picture = mosaic(_decoded(flow, grid), side, gap=(0, 0))
     detail = f"{side} × {side} quantiles of the latent density"
     figure, axis, _ = _sheet(picture, "The manifold along its two coordinates", detail, left=112, foot_dots=86)
     texts = [f"{100 * share:.0f} %" for share in _TICKS]
@@ -125,10 +109,16 @@ def draw_latent_grid(flow: RectangularFlow, side: int = 20) -> Figure:
     return figure
 
 
+@torch.no_grad()
 def draw_interpolations(flow: RectangularFlow, first: Tensor, second: Tensor, heading: str, steps: int = 10) -> Figure:
     """A row for each pair of images: the first, a straight line between their coordinates on the manifold, the second."""
-    detail = "outermost: two images · between: straight lines in z"
-    return _sheet(interpolation_rows(flow, first, second, steps), heading, detail)[0]
+    a, b = flow.encode(first), flow.encode(second)
+    share = torch.linspace(0, 1, steps, dtype=a.dtype, device=a.device)[:, None, None]
+    lines = (a * (1 - share) + b * share).flatten(0, 1)
+    between = as_bytes(_decoded(flow, lines)).reshape(steps, *first.shape)
+    rows = [as_bytes(first), beside(list(between), 1), as_bytes(second)]
+    picture = mosaic(beside(rows, _apart(first)), 1, gap=(2, 0))
+    return _sheet(picture, heading, "outermost: two images · between: straight lines in z")[0]
 
 
 def show_picture(axis: Axes, picture: Bytes, detail: str, heading: str = "") -> None:
