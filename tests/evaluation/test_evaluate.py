@@ -10,7 +10,6 @@ from rectangular_flows import RectangularFlow, flows
 from rectangular_flows.evaluation import evaluate
 from rectangular_flows.evaluation.evaluate import (
     METRICS,
-    Measured,
     Metric,
     TooFewRowsError,
     evaluate_run,
@@ -100,8 +99,12 @@ def test_the_truth_is_used_where_it_is_known():
         assert numbers[f"circle_{name}"] == getattr(fit, name)
 
 
+def largest_of(subject):
+    return {"": float(subject.test.max()), "_floor": 0.0, "_standard_error": 0.5}
+
+
 def test_a_metric_is_one_entry(run, monkeypatch, tmp_path):
-    largest = Metric("largest value", lambda subject: Measured(float(subject.test.max()), floor=0.0, error=0.5))
+    largest = Metric("largest value", largest_of)
     monkeypatch.setattr(evaluate, "METRICS", {"largest": largest})
     numbers = evaluate_run(run, ROWS)
     assert numbers["largest"] == run.data.test.max()

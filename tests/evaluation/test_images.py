@@ -8,7 +8,7 @@ import pytest
 
 from rectangular_flows import load
 from rectangular_flows.cli import main
-from rectangular_flows.evaluation.images import RealImages, draw_bytes
+from rectangular_flows.evaluation.images import choose_reference, draw_bytes, real_images
 from rectangular_flows.runs.prepared import prepare
 from rectangular_flows.settings import FitSettings, read_preset
 from tests.pictures import SMALL, TRAIN, frechet, images, pooled
@@ -58,21 +58,22 @@ def test_the_floor_has_no_test_images_where_the_file_sets_none_apart(tmp_path):
     marked[:, 0, 0] = np.arange(100)
     np.save(tmp_path / "marked.npy", marked)
     settings = FitSettings.from_flat({**read_preset("image-fast"), **SMALL, "data": str(tmp_path / "marked.npy")})
-    real = RealImages.of(SimpleNamespace(settings=settings, data=prepare(settings.data, 4, 0)))
-    numbers_of = [set(part[:, 0, 0, 0].tolist()) for part in (real.test, real.train)]
+    real = real_images(SimpleNamespace(settings=settings, data=prepare(settings.data, 4, 0)))
+    numbers_of = [set(part[:, 0, 0, 0].tolist()) for part in real]
     assert [len(part) for part in numbers_of] == [10, 80]
     assert not numbers_of[0] & numbers_of[1]
-    assert len(real.reference(50).floor) == len(real.reference(50).images) == 10
+    assert [len(part) for part in choose_reference(*real, 50).values()] == [10, 10]
 
 
 def test_the_published_protocol_compares_with_training_images_drawn_from_all():
     train = np.arange(101, dtype=np.uint8).reshape(-1, 1, 1, 1)
-    real = RealImages(train[:10] + 150, train)
-    some = real.reference(20, "published")
-    numbers_of = [part[:, 0, 0, 0].tolist() for part in (some.images, some.floor)]
+    real = train[:10] + 150, train
+    some = choose_reference(*real, 20, "published")
+    numbers_of = [part[:, 0, 0, 0].tolist() for part in some.values()]
     assert [len(set(part)) for part in numbers_of] == [20, 20]
     assert not set(numbers_of[0]) & set(numbers_of[1])
     assert max(numbers_of[0]) > 80  # not the first ones
-    assert real.reference(10, "published").images.tolist() == some.images[:10].tolist()  # features are found again
-    assert len(real.reference(1000, "published").images) == 50
-    assert (some.name, some.floor_name) == ("training images", "other training images")
+    fewer = choose_reference(*real, 10, "published")["training images"]
+    assert fewer.tolist() == some["training images"][:10].tolist()  # features are found again
+    assert len(choose_reference(*real, 1000, "published")["training images"]) == 50
+    assert list(some) == ["training images", "other training images"]

@@ -4,8 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from rectangular_flows.metrics.geometry import circle_fit
-from rectangular_flows.plots.circle import TRUE_TOP, CircleResult, circle_run_panels, draw_circle_run
+from rectangular_flows.metrics.geometry import circle_fit, trace_curve
+from rectangular_flows.plots.circle import (
+    TRUE_TOP,
+    CircleResult,
+    density_panel,
+    draw_circle_run,
+    speed_panel,
+    truth_panel,
+)
 from tests.metrics.test_geometry import flow_of
 
 from .drawn import saved, shows
@@ -17,9 +24,14 @@ def result(name="Learned", radius=1.1, width=0.8):
     return CircleResult(name, flow, circle_fit(flow))
 
 
+def panels(learned):
+    curve = trace_curve(learned.flow, 4001, tail=1e-4)
+    return density_panel(learned, curve), truth_panel(), speed_panel(learned, curve)
+
+
 def test_densities_and_speeds_are_those_of_the_curve():
     learned = result()
-    density, truth, speed = circle_run_panels(learned)
+    density, truth, speed = panels(learned)
     assert density.title == "Learned: density"
     assert density.detail == f"KL {learned.fit.kl:.3f} · mean distance 0.100"
     (ribbon,) = density.layers
@@ -40,6 +52,6 @@ def test_densities_and_speeds_are_those_of_the_curve():
 def test_the_panels_are_drawn_in_their_order():
     figure = draw_circle_run(result())
     saved(figure)
-    assert all(shows(axis, panel) for axis, panel in zip(figure.axes, circle_run_panels(result()), strict=False))
+    assert all(shows(axis, panel) for axis, panel in zip(figure.axes, panels(result()), strict=False))
     assert [axis.get_ylabel() for axis in figure.axes[3:]] == ["density along the curve", "speed relative to its mean"]
     assert figure.axes[4].get_ylim() == (0, 2)

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from rectangular_flows.metrics.out_of_distribution import Detection, detect
-from rectangular_flows.plots import Histogram, draw_detection
-from rectangular_flows.plots.detection import histogram_panels
+from rectangular_flows.plots.detection import Histogram, draw_detection, histogram_panels
 from rectangular_flows.plots.style import BLUE, INK, RED
 
 from .drawn import saved, shows, text_of

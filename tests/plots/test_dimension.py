@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from rectangular_flows.metrics.dimension import Dimensions, Estimate
-from rectangular_flows.plots import draw_dimension
-from rectangular_flows.plots.dimension import dimension_lines, variance_panel
+from rectangular_flows.plots.dimension import dimension_lines, draw_dimension, variance_panel
 
 from .drawn import saved, shows
 

@@ -3,9 +3,8 @@ import pytest
 import torch
 
 from rectangular_flows import RectangularFlow, flows
-from rectangular_flows.plots import draw_manifold, draw_pairs
 from rectangular_flows.plots.style import BLUE, RED
-from rectangular_flows.plots.tables import manifold_panels, pair_panels
+from rectangular_flows.plots.tables import draw_manifold, draw_pairs, manifold_panels, pair_panels
 from tests.conftest import shaken
 
 from .drawn import saved, shows, text_of

@@ -1,5 +1,5 @@
 from rectangular_flows.plots.curves import curve_data
-from rectangular_flows.report.training import training_charts
+from rectangular_flows.report.run import training_charts
 from rectangular_flows.training import Epoch
 
 

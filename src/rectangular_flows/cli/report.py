@@ -18,7 +18,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Evaluate, draw, write."""
     from rich.console import Console
 
-    from ..report import write
+    from ..report.page import write
     from ..report.run import run_page
     from ..runs.display import say
     from ..runs.saved import SavedRun

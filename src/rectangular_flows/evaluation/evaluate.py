@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ import torch
 from rich.console import Console
 from torch import Tensor
 
-from ..data.rows import Rows, take
+from ..data.rows import take
 from ..manifold import Scores
 from ..metrics.arrays import Array
 from ..metrics.frechet import fid_like
@@ -35,54 +35,46 @@ class TooFewRowsError(ValueError):
     """There are too few test rows to evaluate on."""
 
 
+@dataclass(frozen=True, eq=False)
 class Subject:
-    """A run under evaluation: what the metrics share, each computed once, when it is first asked for.
+    """A run under evaluation: what the metrics share, each computed once, when it is first asked for."""
 
-    Args:
-        run: the run.
-        samples: how many to draw; by default 10,000, or 5,000 images.
-        seed: of the draws.
-        most: test rows, and training rows for the floor.
-        network: for the features of images; None for nothing that needs them.
-        console: shows the progress.
-    """
+    run: SavedRun
+    count: int
+    """Samples to draw."""
+    seed: int
+    """Of the draws."""
+    most: int
+    """Test rows, and training rows for the floor."""
+    network: FeatureNetwork | None
+    """For the features of images; None for nothing that needs them."""
+    console: Console | None
+    """Shows the progress."""
 
-    def __init__(
-        self,
-        run: SavedRun,
-        samples: int | None = None,
-        seed: int = 0,
-        most: int = MOST_ROWS,
-        network: FeatureNetwork | None = None,
-        console: Console | None = None,
-    ):
-        self.run, self.flow, self.data, self.settings = run, run.flow, run.data, run.settings
-        self.images = self.flow.kind == "image"
-        self.count = samples if samples is not None else SAMPLES if self.images else TABLE_SAMPLES
-        self.seed, self.most, self.network, self.console = seed, most, network, console
-
-    def _first(self, rows: Rows, most: int) -> Tensor:
-        return take(rows, slice(most), dtype=self.flow.dtype)
+    @property
+    def images(self) -> bool:
+        """Whether the run is on images."""
+        return self.run.flow.kind == "image"
 
     @cached_property
     def test(self) -> Tensor:
         """The test rows."""
-        return self._first(self.data.test, self.most)
+        return take(self.run.data.test, slice(self.most), dtype=self.run.flow.dtype)
 
     @cached_property
     def train(self) -> Tensor:
         """The training rows."""
-        return self._first(self.data.train, self.most)
+        return take(self.run.data.train, slice(self.most), dtype=self.run.flow.dtype)
 
     @cached_property
     def scores(self) -> Scores:
         """Of the test rows."""
-        return self.flow.score(self.test)
+        return self.run.flow.score(self.test)
 
     @cached_property
     def samples(self) -> Tensor:
         """Drawn from the model."""
-        return self.flow.sample(self.count, generator=torch.Generator().manual_seed(self.seed))
+        return self.run.flow.sample(self.count, generator=torch.Generator().manual_seed(self.seed))
 
     @cached_property
     def standardised(self) -> list[Array]:
@@ -101,123 +93,98 @@ class Subject:
     @cached_property
     def circle(self) -> CircleFit | None:
         """The fit to the known truth, for a curve trained on the circle."""
-        return circle_fit(self.flow) if self.settings.data.data == "circle" and self.flow.latent_dim == 1 else None
+        known = self.run.settings.data.data == "circle" and self.run.flow.latent_dim == 1
+        return circle_fit(self.run.flow) if known else None
 
     @cached_property
     def sphere(self) -> SphereFit | None:
         """The fit on the sphere, for a surface trained on latitudes and longitudes."""
-        if not self.settings.data.sphere or self.flow.latent_dim != 2 or not len(self.data.validation):
+        flow, validation = self.run.flow, self.run.data.validation
+        if not self.run.settings.data.sphere or flow.latent_dim != 2 or not len(validation):
             return None
-        some = self._first(self.data.validation, _KERNEL_ROWS)
-        return sphere_fit(self.flow, self.train[:_KERNEL_CENTRES], some, self.test[:_KERNEL_ROWS], self.samples)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A value, what real data reach against real data, and standard errors of both where they are known."""
-
-    value: float
-    floor: float | None = None
-    error: float | None = None
-    floor_error: float | None = None
-
-    def named(self, name: str) -> dict[str, float]:
-        """As plain numbers, for a file."""
-        parts = {"": self.value, "_floor": self.floor, "_standard_error": self.error}
-        parts["_floor_standard_error"] = self.floor_error
-        return {name + suffix: value for suffix, value in parts.items() if value is not None}
+        some = take(validation, slice(_KERNEL_ROWS), dtype=flow.dtype)
+        return sphere_fit(flow, self.train[:_KERNEL_CENTRES], some, self.test[:_KERNEL_ROWS], self.samples)
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric: its label, and what it makes of a run; None where it does not apply."""
+    """One metric: its label, and what it makes of a run.
+
+    That is the value under "", what real data reach against real data under "_floor", standard errors of both under
+    "_standard_error" and "_floor_standard_error"; nothing where it does not apply.
+    """
 
     label: str
-    measure: Callable[[Subject], Measured | None]
+    measure: Callable[[Subject], dict[str, float]]
 
 
-Measure = Callable[[Subject], Measured | None]
-
-
-def _scored(name: str, sign: int = 1) -> Measure:
+def _scored(name: str, sign: int, subject: Subject) -> dict[str, float]:
     """The mean of a score of the test rows; in the model's units of images only."""
-
-    def measure(subject: Subject) -> Measured | None:
-        if name.startswith("model_") and not subject.images:
-            return None
-        return Measured(sign * float(getattr(subject.scores, name).double().mean()))
-
-    return measure
+    if name.startswith("model_") and not subject.images:
+        return {}
+    return {"": sign * float(getattr(subject.scores, name).double().mean())}
 
 
-def _distance(between: Callable[[Array, Array, int], float]) -> Measure:
+def _distance(between: Callable[[Array, Array, int], float], subject: Subject) -> dict[str, float]:
     """Between samples and test rows of a table; its floor, between training rows and the same test rows."""
-
-    def measure(subject: Subject) -> Measured | None:
-        if subject.images:
-            return None
-        samples, test, train = subject.standardised
-        return Measured(between(samples, test, subject.seed), between(train, test, subject.seed))
-
-    return measure
+    if subject.images:
+        return {}
+    samples, test, train = subject.standardised
+    return {"": between(samples, test, subject.seed), "_floor": between(train, test, subject.seed)}
 
 
-def _image(name: str) -> Measure:
+def _image(name: str, subject: Subject) -> dict[str, float]:
     """Of the features of sampled and real images."""
-
-    def measure(subject: Subject) -> Measured | None:
-        if subject.quality is None:
-            return None
-        numbers = subject.quality.numbers()
-        errors = (numbers.get(f"{name}{kind}_standard_error") for kind in ("", "_floor"))
-        return Measured(numbers[name], numbers[f"{name}_floor"], *errors)
-
-    return measure
+    numbers = {} if subject.quality is None else subject.quality.numbers()
+    return {key.removeprefix(name): value for key, value in numbers.items() if key.startswith(name)}
 
 
-def _fit(truth: str, name: str) -> Measure:
+def _fit(truth: str, name: str, subject: Subject) -> dict[str, float]:
     """Of the fit to a known truth, 'circle' or 'sphere'."""
-
-    def measure(subject: Subject) -> Measured | None:
-        fit = getattr(subject, truth)
-        return None if fit is None else Measured(getattr(fit, name))
-
-    return measure
+    fit = getattr(subject, truth)
+    return {} if fit is None else {"": getattr(fit, name)}
 
 
+_CIRCLE = {
+    "kl": "KL(true‖model) on the circle",
+    "sector_kl": "KL(true‖model) of sectors",
+    "total_variation": "total variation on the circle",
+    "mass": "mass of the curve",
+    "mean_distance": "mean distance of the curve to the circle",
+    "max_distance": "largest distance, central 99 %",
+    "speed_spread": "spread of the speed",
+    "gap": "gap that the curve leaves open, degrees",
+}
+_SPHERE = {
+    "log_density": "log-density of test rows per steradian, mass 1",
+    "kernel_log_density": "… of von Mises–Fisher kernels",
+    "uniform_log_density": "… of the uniform density",
+    "kernel_degrees": "width of those kernels, degrees",
+    "mass": "mass of the learned density over the sphere",
+    "sample_distance": "mean distance of samples to the sphere",
+}
 METRICS: dict[str, Metric] = {
-    "negative_log_likelihood": Metric("negative log-likelihood of the projections", _scored("log_prob", -1)),
-    "reconstruction_error": Metric("reconstruction error", _scored("squared_distance")),
-    "model_negative_log_likelihood": Metric("… likelihood in model units", _scored("model_log_prob", -1)),
-    "model_reconstruction_error": Metric("… error in model units", _scored("model_squared_distance")),
+    "negative_log_likelihood": Metric("negative log-likelihood of the projections", partial(_scored, "log_prob", -1)),
+    "reconstruction_error": Metric("reconstruction error", partial(_scored, "squared_distance", 1)),
+    "model_negative_log_likelihood": Metric("… likelihood in model units", partial(_scored, "model_log_prob", -1)),
+    "model_reconstruction_error": Metric("… error in model units", partial(_scored, "model_squared_distance", 1)),
     "fid_like": Metric(
-        "FID-like score of samples (standardised columns)", _distance(lambda x, y, seed: fid_like(x, y))
+        "FID-like score of samples (standardised columns)", partial(_distance, lambda x, y, seed: fid_like(x, y))
     ),
     "sliced_wasserstein": Metric(
-        "squared sliced Wasserstein-2 distance", _distance(lambda x, y, seed: sliced_wasserstein(x, y, seed=seed))
+        "squared sliced Wasserstein-2 distance",
+        partial(_distance, lambda x, y, seed: sliced_wasserstein(x, y, seed=seed)),
     ),
     "c2st": Metric(
         "accuracy of a classifier, samples or data (0.5: none)",
-        _distance(lambda x, y, seed: classifier_two_sample(x, y, seed=seed)),
+        partial(_distance, lambda x, y, seed: classifier_two_sample(x, y, seed=seed)),
     ),
-    "fid": Metric("FID of samples", _image("fid")),
-    "kid": Metric("KID of samples", _image("kid")),
-    "precision": Metric("precision: samples that lie where real images do", _image("precision")),
-    "recall": Metric("recall: real images that lie where samples do", _image("recall")),
-    "circle_kl": Metric("KL(true‖model) on the circle", _fit("circle", "kl")),
-    "circle_sector_kl": Metric("KL(true‖model) of sectors", _fit("circle", "sector_kl")),
-    "circle_total_variation": Metric("total variation on the circle", _fit("circle", "total_variation")),
-    "circle_mass": Metric("mass of the curve", _fit("circle", "mass")),
-    "circle_mean_distance": Metric("mean distance of the curve to the circle", _fit("circle", "mean_distance")),
-    "circle_max_distance": Metric("largest distance, central 99 %", _fit("circle", "max_distance")),
-    "circle_speed_spread": Metric("spread of the speed", _fit("circle", "speed_spread")),
-    "circle_gap": Metric("gap that the curve leaves open, degrees", _fit("circle", "gap")),
-    "sphere_log_density": Metric("log-density of test rows per steradian, mass 1", _fit("sphere", "log_density")),
-    "sphere_kernel_log_density": Metric("… of von Mises–Fisher kernels", _fit("sphere", "kernel_log_density")),
-    "sphere_uniform_log_density": Metric("… of the uniform density", _fit("sphere", "uniform_log_density")),
-    "sphere_kernel_degrees": Metric("width of those kernels, degrees", _fit("sphere", "kernel_degrees")),
-    "sphere_mass": Metric("mass of the learned density over the sphere", _fit("sphere", "mass")),
-    "sphere_sample_distance": Metric("mean distance of samples to the sphere", _fit("sphere", "sample_distance")),
+    "fid": Metric("FID of samples", partial(_image, "fid")),
+    "kid": Metric("KID of samples", partial(_image, "kid")),
+    "precision": Metric("precision: samples that lie where real images do", partial(_image, "precision")),
+    "recall": Metric("recall: real images that lie where samples do", partial(_image, "recall")),
+    **{f"circle_{name}": Metric(label, partial(_fit, "circle", name)) for name, label in _CIRCLE.items()},
+    **{f"sphere_{name}": Metric(label, partial(_fit, "sphere", name)) for name, label in _SPHERE.items()},
 }
 """All metrics by name, in the order in which they are shown. Those of samples have a floor: what real data reach."""
 
@@ -231,17 +198,19 @@ def evaluate_run(
     network: FeatureNetwork | None = None,
     console: Console | None = None,
 ) -> dict[str, Any]:
-    """Every metric of :data:`METRICS` that applies to a run, as plain numbers; the arguments are those of :class:`Subject`.
+    """Every metric of :data:`METRICS` that applies to a run, as plain numbers; see :class:`Subject` for the arguments.
 
     Raises:
         TooFewRowsError: there are fewer than 10 test rows.
     """
+    if samples is None:
+        samples = SAMPLES if run.flow.kind == "image" else TABLE_SAMPLES
     subject = Subject(run, samples, seed, most, network, console)
-    for name, value in (("rows", most), ("samples", subject.count)):
+    for name, value in (("rows", most), ("samples", samples)):
         if value < 1:
             raise ValueError(f"expected a positive number of {name}; got {value}")
     if subject.images:
-        check_amount(subject.count, "-n")
+        check_amount(samples, "-n")
     if len(subject.test) < _LEAST_ROWS:
         raise TooFewRowsError(
             f"expected at least {_LEAST_ROWS} test rows to evaluate on; got {len(subject.test)}. "
@@ -249,10 +218,10 @@ def evaluate_run(
         )
     numbers: dict[str, Any] = {"test_rows": len(subject.test)}
     for name, metric in METRICS.items():
-        if (found := metric.measure(subject)) is not None:
-            numbers |= found.named(name)
-    compared = subject.count if not subject.images else subject.quality.n if subject.quality is not None else 0
-    return {**numbers, "samples": compared, "seed": seed}
+        numbers |= {name + part: value for part, value in metric.measure(subject).items()}
+    if subject.images:
+        samples = subject.quality.n if subject.quality is not None else 0
+    return {**numbers, "samples": samples, "seed": seed}
 
 
 def keep_evaluation(run: SavedRun, numbers: dict[str, Any]) -> None:

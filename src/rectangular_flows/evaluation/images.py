@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +26,7 @@ Bytes = NDArray[np.uint8]
 
 SAMPLES = 5_000
 """Generated images that are compared unless another number is asked for."""
-
-LEAST = 10
-"""Images in each set, below which nothing is compared."""
-
-_FILE = "quality.json"
+_LEAST = 10  # images in each set
 
 
 def draw_bytes(flow: RectangularFlow, count: int, seed: int) -> Bytes:
@@ -41,58 +37,33 @@ def draw_bytes(flow: RectangularFlow, count: int, seed: int) -> Bytes:
 
 def check_amount(count: int, name: str) -> None:
     """Refuse too few images to compare."""
-    if count < LEAST:
-        raise ValueError(f"expected at least {LEAST} images to compare; got {name} {count}")
+    if count < _LEAST:
+        raise ValueError(f"expected at least {_LEAST} images to compare; got {name} {count}")
 
 
-@dataclass(frozen=True, eq=False)
-class Reference:
-    """Real images that samples are compared with, and as many others for the floor; what both are called."""
-
-    name: str
-    images: Bytes
-    floor_name: str
-    floor: Bytes
-
-    @property
-    def fingerprint(self) -> str:
-        """Twelve digits of a checksum."""
-        digest = hashlib.sha256(f"{self.images.shape} {self.floor.shape}\n".encode())
-        for images in (self.images, self.floor):
-            digest.update(np.ascontiguousarray(images).tobytes())
-        return digest.hexdigest()[:12]
+def real_images(run: SavedRun) -> tuple[Bytes, Bytes]:
+    """All test and all training images of a run, in the order of the files: features kept by content are found again."""
+    source, size = str(run.settings.data.data), run.settings.data.height_and_width
+    path = Path(source)
+    whole = load_images(path if path.exists() else source, validation_fraction=0.0, test_fraction=0.0, size=size)
+    # without test images in the files, those of the run were drawn out of the others
+    test, train = (rows.images for rows in (run.data.test, run.data.train) if isinstance(rows, ImageRows))
+    return test, whole.train if len(whole.test) else train
 
 
-@dataclass(frozen=True, eq=False)
-class RealImages:
-    """The real images of a run, all of them, in the order of the files: features kept by content are found again."""
+def choose_reference(test: Bytes, train: Bytes, count: int, protocol: Protocol = "fid") -> dict[str, Bytes]:
+    """What samples are compared with, then what the floor is made of, by name: at most ``count`` images each.
 
-    test: Bytes
-    train: Bytes
-
-    @classmethod
-    def of(cls, run: SavedRun) -> RealImages:
-        """Those of a run; training images before they were split, where that is possible."""
-        source, size = str(run.settings.data.data), run.settings.data.height_and_width
-        path = Path(source)
-        whole = load_images(path if path.exists() else source, validation_fraction=0.0, test_fraction=0.0, size=size)
-        # without test images in the files, those of the run were drawn out of the others
-        return cls(_bytes_of(run.data.test), whole.train if len(whole.test) else _bytes_of(run.data.train))
-
-    def reference(self, count: int, protocol: Protocol = "fid") -> Reference:
-        """What samples are compared with: ``count`` images, or as many as there are.
-
-        FID is between samples and the first test images, the floor between the first training images and these. Under the
-        published protocol samples were compared with the whole training set; a part of it has to be drawn to stand for
-        the whole, since files need not be in random order, and others drawn make the floor.
-        """
-        if protocol == "published":
-            order = np.random.default_rng(0).permutation(len(self.train))
-            count = min(count, len(order) // 2)
-            drawn, others = self.train[order[:count]], self.train[order[count : 2 * count]]
-            return Reference("training images", drawn, "other training images", others)
-        count = min(count, len(self.test), len(self.train))
-        return Reference("test images", self.test[:count], "training images", self.train[:count])
+    FID is between samples and the first test images, the floor between the first training images and these. Under the
+    published protocol samples were compared with the whole training set; a part of it has to be drawn to stand for the
+    whole, since files need not be in random order, and others drawn make the floor.
+    """
+    if protocol == "published":
+        order = np.random.default_rng(0).permutation(len(train))
+        count = min(count, len(order) // 2)
+        return {"training images": train[order[:count]], "other training images": train[order[count : 2 * count]]}
+    count = min(count, len(test), len(train))
+    return {"test images": test[:count], "training images": train[:count]}
 
 
 def find_network(
@@ -100,13 +71,7 @@ def find_network(
 ) -> tuple[FeatureNetwork | None, str]:
     """The network for features and "", or None and what is missing: the rest of an evaluation does without.
 
-    Args:
-        path: of the user's own file, which has to be there.
-        sha256: of that file; by default that of the network of FID.
-        skip: do without it.
-
-    Raises:
-        ValueError: a file was named that is not there; or a file has another checksum.
+    A file that ``path`` names has to be there. Its checksum is ``sha256``, by default that of the network of FID.
     """
     if skip:
         return None, ""
@@ -128,43 +93,31 @@ def quality_of(
     console: Console | None = None,
     title: str = "",
 ) -> ImageQuality:
-    """Samples of a run against real images, beside other real images against these: see :meth:`RealImages.reference`.
+    """Samples of a run against real images, beside other real images against these: see :func:`choose_reference`.
 
     The result is kept in the folder, features in the cache of :func:`~rectangular_flows.metrics.features`: a smaller
-    ``count`` takes the first of the same samples, and computes no feature again.
-
-    Args:
-        run: on images.
-        network: for the features.
-        count: samples, and images of each kind; fewer where there are fewer real ones.
-        seed: of the samples.
-        protocol: see :func:`~rectangular_flows.metrics.features`.
-        console: shows the progress.
-        title: of the run, for the progress.
+    ``count`` takes the first of the same samples, and computes no feature again. The console shows the progress, under
+    ``title``.
     """
-    check_amount(count, "count")
-    some = RealImages.of(run).reference(count, protocol)
-    count = len(some.images)
+    real = choose_reference(*real_images(run), count, protocol)
+    name, count = next(iter(real)), min(map(len, real.values()))
     check_amount(count, "real images")
-    used = f"network {network.sha256[:12]}, images {some.fingerprint}"
-    key = f"{protocol}, against {some.name}, n {count}, seed {seed}, {used}"
+    digest = hashlib.sha256(" ".join(str(images.shape) for images in real.values()).encode() + b"\n")
+    for images in real.values():
+        digest.update(np.ascontiguousarray(images).tobytes())
+    used = f"network {network.sha256[:12]}, images {digest.hexdigest()[:12]}"
+    key = f"{protocol}, against {name}, n {count}, seed {seed}, {used}"
 
     def compute() -> dict[str, Any]:
         # at least SAMPLES are drawn: fewer draws need not be the first of more, nor decoded to the very same bytes
         samples = draw_bytes(run.flow, max(count, SAMPLES), seed)[:count]
         found = []
-        for name, images in (("samples", samples), (some.name, some.images), (some.floor_name, some.floor)):
+        for name, images in {"samples": samples, **real}.items():
             text = f"{title and title + ': '}features of {count:,} {name}"
             with WorkDisplay(console or Console(quiet=True), text) as display:
                 found.append(features(images, network, protocol=protocol, progress=display.at))
         return asdict(compare_images(*found, seed=0))
 
-    stored = kept(run.path, _FILE, key, compute)
+    stored = kept(run.path, "quality.json", key, compute)
     values: dict[str, Any] = {name: Compared(**v) if isinstance(v, dict) else v for name, v in stored.items()}
     return ImageQuality(**values)
-
-
-def _bytes_of(rows: Any) -> Bytes:
-    if not isinstance(rows, ImageRows):
-        raise ValueError(f"expected a run on images; got rows of {type(rows).__name__}")
-    return rows.images

@@ -10,9 +10,9 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,44 +39,22 @@ _FEW = 20  # held-out rows that are too few to judge by
 _BASELINE = 10_000  # training rows for what needs no model, however few are judged
 
 
-@dataclass(frozen=True, eq=False)
-class JudgedRows:
-    """Five sets of rows.
-
-    Attributes:
-        sets: inside_train, inside_held_out, inside_test, outside_train, outside_test → rows.
-        baseline: training rows of the run for the plain baseline, more than are judged where those are few.
-        halves: whether the rows from elsewhere were cut in halves, for lack of a training part.
-        notes: what the reader should know about them.
-    """
+class JudgedRows(NamedTuple):
+    """The rows that are judged."""
 
     sets: dict[str, Rows]
+    """inside_train, inside_held_out, inside_test, outside_train, outside_test → rows."""
     baseline: Rows
+    """Training rows of the run for the plain baseline, more than are judged where those are few."""
     halves: bool
+    """Whether the rows from elsewhere were cut in halves, for lack of a training part."""
     notes: list[str]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Rows of each set, and of those from elsewhere that are judged."""
-        counts = {name: len(part) for name, part in self.sets.items()}
-        counts["outside_judged"] = counts["outside_test"] + (counts["outside_train"] if self.halves else 0)
-        return counts
+    """What the reader should know."""
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedScore:
-    """The values of one score, in its own units and direction, and how well it separates inside from outside.
-
-    Attributes:
-        score: which; its name, label, unit and direction.
-        train: of the run's training rows.
-        test: of its test rows.
-        outside: of the judged rows from elsewhere.
-        found: how well it separates the last two.
-        threshold: keeps 95 % of held-out rows of the run; needs nothing from elsewhere.
-        inside_kept: share of the test rows on the usual side of it.
-        outside_caught: share of the rows from elsewhere on the other side.
-    """
+    """The values of one score for each set of rows, and how well it separates inside from outside."""
 
     score: Score
     train: Array
@@ -84,15 +62,22 @@ class JudgedScore:
     outside: Array
     found: Detection
     threshold: float
+    """Keeps 95 % of held-out rows of the run; needs nothing from elsewhere."""
     inside_kept: float
+    """The share of the test rows on the usual side of it."""
     outside_caught: float
+    """The share of the rows from elsewhere on the other side."""
 
     def numbers(self) -> dict[str, Any]:
         """For a file."""
-        threshold = self.threshold if math.isfinite(self.threshold) else None
-        shares = {"inside_kept": self.inside_kept, "outside_caught": self.outside_caught}
-        direction = {"higher_is_usual": self.score.higher_is_usual}
-        return {"name": self.score.label, **asdict(self.found), "threshold": threshold, **shares, **direction}
+        return {
+            "name": self.score.label,
+            **asdict(self.found),
+            "threshold": self.threshold if math.isfinite(self.threshold) else None,
+            "inside_kept": self.inside_kept,
+            "outside_caught": self.outside_caught,
+            "higher_is_usual": self.score.higher_is_usual,
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +89,7 @@ class Judged:
     latent_dim: int
     rows: dict[str, int]
     scores: dict[str, JudgedScore]
-    notes: list[str] = field(default_factory=list)
+    notes: list[str]
 
     @property
     def chance(self) -> dict[str, float]:
@@ -114,17 +99,8 @@ class Judged:
 
     def numbers(self) -> dict[str, Any]:
         """Everything but the values, for a file."""
-        return {
-            "inside": self.inside,
-            "outside": self.outside,
-            "latent_dim": self.latent_dim,
-            "rows": self.rows,
-            "recall": _RECALL,
-            "chance": self.chance,
-            "scores": {name: judged.numbers() for name, judged in self.scores.items()},
-            "notes": self.notes,
-            "version": __version__,
-        }
+        scores = {name: judged.numbers() for name, judged in self.scores.items()}
+        return {**vars(self), "recall": _RECALL, "chance": self.chance, "scores": scores, "version": __version__}
 
 
 def judge_run(
@@ -145,9 +121,6 @@ def judge_run(
         seed: of the rows drawn, and of the halves of a file.
         drop_invalid: leave out rows of a file with missing or infinite values.
         display: shows the progress.
-
-    Raises:
-        ValueError: the data cannot be read, or have another shape.
     """
     flow, chosen = run.flow, rows_to_judge(run, against, count, seed=seed, drop_invalid=drop_invalid)
     if display is not None:
@@ -160,9 +133,11 @@ def judge_run(
         for score in SCORES.values()
         if flow.unit_layers() or not score.model_units
     }
-    baseline = _Baseline(flow, chosen.baseline)
-    residuals = {name: baseline.residuals(rows) for name, rows in chosen.sets.items()}
-    judged["pca"] = judge(residuals, chosen.halves, baseline.score)
+    unit = f"squared, {'pixels' if flow.kind == 'image' else 'model units'}"
+    baseline = Score("pca", f"PCA residual, d = {flow.latent_dim}", unit, False, lambda *_: [])
+    judged["pca"] = judge(_pca_residuals(flow, chosen.baseline, chosen.sets), chosen.halves, baseline)
+    counts = {name: len(rows) for name, rows in chosen.sets.items()}
+    counts["outside_judged"] = len(judged["pca"].outside)
     notes = list(chosen.notes)
     broken = sum(int((~part.log_prob.isfinite()).sum()) for part in passes.values())
     if broken:
@@ -170,16 +145,13 @@ def judge_run(
     own = str(run.settings.data.data)
     if own == against or (Path(own).exists() and Path(own) == Path(against).expanduser().resolve()):
         notes.append("the run was trained on these data: the rows called outside are its own")
-    return Judged(name_of(own), name_of(against), flow.latent_dim, chosen.counts, judged, notes)
+    return Judged(name_of(own), name_of(against), flow.latent_dim, counts, judged, notes)
 
 
 def judge(parts: Mapping[str, Array], halves: bool, score: Score) -> JudgedScore:
-    """How well one score separates inside from outside.
+    """How well one score separates inside from outside, by its values for the rows of each set of :class:`JudgedRows`.
 
-    Args:
-        parts: its values for the rows of each set of :func:`rows_to_judge`.
-        halves: whether the training rows from elsewhere are judged as well, since only the stump needs such.
-        score: which.
+    Of a set in ``halves``, the training rows are judged as well, since only the stump needs such.
     """
     sign = 1 if score.higher_is_usual else -1
     usual = {name: sign * values for name, values in parts.items()}  # the higher, the more usual
@@ -202,35 +174,26 @@ def name_of(source: str) -> str:
     return path.name if path.expanduser().is_dir() else path.stem
 
 
-class _Baseline:
-    """Linear PCA of training rows, of the model's dimension: pixels as they are, columns as the model sees them."""
+@torch.no_grad()
+def _pca_residuals(flow: RectangularFlow, train: Rows, sets: Mapping[str, Rows]) -> dict[str, Array]:
+    """Squared distances from a linear subspace of dimension d: of pixels as they are, of columns in model units."""
 
-    def __init__(self, flow: RectangularFlow, train: Rows):
-        if len(train) <= flow.latent_dim:
-            raise ValueError(
-                f"expected more than d = {flow.latent_dim} training rows for the baseline; got {len(train)}"
-            )
-        self._flow = flow
-        unit = f"squared, {'pixels' if flow.kind == 'image' else 'model units'}"
-        self.score = Score("pca", f"PCA residual, d = {flow.latent_dim}", unit, False, lambda *_: [])
-        self._pca = PCA(flow.latent_dim, random_state=0).fit(self._plain(train))
+    def plain(rows: Rows) -> Array:
+        x = take(rows, slice(None), dtype=flow.dtype)
+        values: Array = (x if x.dim() > 2 else flow.to_model_units(x)).flatten(1).double().numpy()
+        return values
 
-    def residuals(self, rows: Rows) -> Array:
-        """Squared distance of every row from the plane."""
-        x = self._plain(rows)
-        found: Array = np.square(x - self._pca.inverse_transform(self._pca.transform(x))).sum(axis=1)
+    def residuals(x: Array) -> Array:
+        found: Array = np.square(x - pca.inverse_transform(pca.transform(x))).sum(axis=1)
         return found
 
-    @torch.no_grad()
-    def _plain(self, rows: Rows) -> Array:
-        x = take(rows, slice(None), dtype=self._flow.dtype)
-        plain: Array = (x if x.dim() > 2 else self._flow.to_model_units(x)).flatten(1).double().numpy()
-        return plain
+    if len(train) <= flow.latent_dim:
+        raise ValueError(f"expected more than d = {flow.latent_dim} training rows for the baseline; got {len(train)}")
+    pca = PCA(flow.latent_dim, random_state=0).fit(plain(train))
+    return {name: residuals(plain(rows)) for name, rows in sets.items()}
 
 
 # --- the files
-
-_SOURCE = "against"  # in the file of numbers: which data these were
 
 
 def folder_for(run: SavedRun, against: str) -> Path:
@@ -239,7 +202,7 @@ def folder_for(run: SavedRun, against: str) -> Path:
     for number in itertools.count(1):
         folder = run.path / (f"ood-{slug}" if number == 1 else f"ood-{slug}-{number}")
         file = folder / "ood.json"
-        there = json.loads(file.read_text(encoding="utf-8")).get(_SOURCE) if file.exists() else None
+        there = json.loads(file.read_text(encoding="utf-8")).get("against") if file.exists() else None
         if there in (None, _source(against)):
             break
     return folder
@@ -248,12 +211,13 @@ def folder_for(run: SavedRun, against: str) -> Path:
 def keep_judged(judged: Judged, folder: Path, against: str) -> Path:
     """Write the numbers to a folder; their file."""
     folder.mkdir(parents=True, exist_ok=True)
-    numbers = {**judged.numbers(), _SOURCE: _source(against)}
+    numbers = {**judged.numbers(), "against": _source(against)}
     write_atomically(folder / "ood.json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
     return folder / "ood.json"
 
 
 def _source(against: str) -> str:
+    """What the numbers say of the data: the full path of a file or folder, or the name of a known set."""
     path = Path(against).expanduser()
     return str(path.resolve()) if path.exists() else against
 
@@ -279,13 +243,8 @@ def rows_to_judge(run: SavedRun, against: str, count: int, *, seed: int = 0, dro
     if len(held_out) < _FEW:
         held_out = data.train
         notes.append(f"thresholds are from training rows: there are only {len(data.validation)} validation rows")
-    sets = {
-        "inside_train": data.train,
-        "inside_held_out": held_out,
-        "inside_test": data.test,
-        "outside_train": outside_train,
-        "outside_test": outside_test,
-    }
+    inside = {"inside_train": data.train, "inside_held_out": held_out, "inside_test": data.test}
+    sets = {**inside, "outside_train": outside_train, "outside_test": outside_test}
     some = {name: _some(rows, count, seed) for name, rows in sets.items()}
     return JudgedRows(some, _some(data.train, max(count, _BASELINE), seed), bool(halves), notes)
 

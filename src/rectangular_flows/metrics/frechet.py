@@ -1,40 +1,24 @@
-r"""How far apart two sets of points are in mean and covariance: the paper's FID-like score.
-
-The squared Wasserstein-2 distance between the Gaussians with those moments,
-
-.. math::
-    \|\mu_1 - \mu_2\|^2 + \mathrm{tr}\bigl(\Sigma_1 + \Sigma_2 - 2(\Sigma_1\Sigma_2)^{1/2}\bigr).
-"""
+r"""How far apart two sets of points are in mean and covariance: the paper's FID-like score."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from .arrays import Array, as_table, same_columns
+from .arrays import Array, same_columns
 
 _CHUNK = 65_536  # rows turned into float64 at a time
 
 
 def frechet_distance(mean1: ArrayLike, cov1: ArrayLike, mean2: ArrayLike, cov2: ArrayLike) -> float:
-    r"""The squared Wasserstein-2 distance between two Gaussians, in float64.
+    r"""The squared Wasserstein-2 distance between two Gaussians with means (D,) and covariances (D, D), in O(D³).
 
     .. math::
         \|\mu_1 - \mu_2\|^2 + \mathrm{tr}\bigl(\Sigma_1 + \Sigma_2 - 2(\Sigma_1\Sigma_2)^{1/2}\bigr)
         = \|\mu_1 - \mu_2\|^2 + \min_{U^\top U = I} \|\Sigma_1^{1/2} - \Sigma_2^{1/2} U\|_F^2
 
     It is computed as the right-hand side, U being the polar factor of :math:`\Sigma_2^{1/2}\Sigma_1^{1/2}`: a sum of
-    squares, hence never negative, never complex, without the cancellation of the left-hand side between equal
-    covariances, and right for singular covariances, where the square root of the product Σ₁Σ₂ need not even exist.
-    Eigenvalues below 10 Dε of the largest, ε being the rounding unit of float64, are taken for 0.
-
-    Args:
-        mean1: (D,).
-        cov1: (D, D), symmetric positive semi-definite.
-        mean2: (D,).
-        cov2: (D, D).
-
-    Cost: O(D³), two symmetric eigenproblems and one SVD.
+    squares, hence never negative, without cancellation between equal covariances, and right for singular ones.
 
     Reference:
         Dowson & Landau, *The Fréchet distance between multivariate normal distributions* (1982); the form with U:
@@ -50,23 +34,12 @@ def frechet_distance(mean1: ArrayLike, cov1: ArrayLike, mean2: ArrayLike, cov2: 
 
 
 def fid_like(samples: ArrayLike, data: ArrayLike) -> float:
-    r"""The paper's FID-like score of samples against data: :func:`frechet_distance` of their moments; 0 is best.
+    r"""The paper's FID-like score of samples (M, D) against data (N, D): :func:`frechet_distance` of their moments.
 
-    .. math::
-        \|\hat\mu - \hat\mu^{(g)}\|_2^2
-        + \mathrm{tr}\bigl(\hat\Sigma + \hat\Sigma^{(g)} - 2(\hat\Sigma\hat\Sigma^{(g)})^{1/2}\bigr)
-
-    exactly as in the paper's appendix on FID-like scores: the **squared** distance of the means, covariances with
-    1/(n − 1), the data themselves as the statistic (T(x) = x). It is in squared units of the columns, so standardise
-    them first if they differ in scale. It does not vanish between two finite samples of one distribution: for n points
-    each from a standard Gaussian it is about (2D + D(D + 1)/2)/n. Hence
-    :func:`~rectangular_flows.metrics.two_sample.real_floor`.
-
-    Args:
-        samples: (M, D), M ≥ 2.
-        data: (N, D), N ≥ 2.
-
-    Cost: O((M + N) D² + D³), with float64 copies of 65,536 rows at a time.
+    The distance of the means is **squared**, covariances have 1/(n − 1), the data themselves are the statistic, as in the
+    paper's appendix. It is in squared units of the columns, so standardise them first if they differ in scale. It does not
+    vanish between finite samples of one distribution: for n points each from a standard Gaussian it is about
+    (2D + D(D + 1)/2)/n.
 
     Reference:
         Caterini et al., *Rectangular Flows for Manifold Learning*, arXiv:2106.01413; Heusel et al., arXiv:1706.08500.
@@ -80,30 +53,16 @@ def fid_like(samples: ArrayLike, data: ArrayLike) -> float:
     return frechet_distance(*moments(x), *moments(y))
 
 
-def moments(x: ArrayLike) -> tuple[Array, Array]:
-    r"""Mean (D,) and covariance (D, D) with 1/(n − 1) of the rows of ``x``, (N, D), in float64.
+def moments(rows: NDArray[np.number]) -> tuple[Array, Array]:
+    r"""Mean and covariance with 1/(n − 1) of rows (N, D), in float64, with copies of 65,536 rows at a time.
 
-    Rows are taken in chunks. With chunk b after the rows a, δ = μ_b − μ_a and S the sum of squares about the mean,
+    With chunk b after the rows a, δ = μ_b − μ_a and S the sum of squares about the mean,
 
     .. math::
         \mu = \mu_a + \delta\,\tfrac{n_b}{n}, \qquad S = S_a + S_b + \delta\delta^\top\tfrac{n_a n_b}{n},
 
-    which does not cancel as Σxxᵀ − nμμᵀ does when the mean is large.
-
-    Args:
-        x: (N, D), N ≥ 2, finite.
-
-    Cost: O(N D²); copies of 65,536 rows at a time.
-
-    Reference:
-        Chan, Golub & LeVeque, *Algorithms for computing the sample variance* (1983).
-
-    Example:
-        >>> mean, cov = moments([[0.0, 1.0], [2.0, 1.0]])
-        >>> mean.tolist(), cov.tolist()
-        ([1.0, 1.0], [[2.0, 0.0], [0.0, 0.0]])
+    which does not cancel as Σxxᵀ − nμμᵀ does when the mean is large (Chan, Golub & LeVeque, 1983).
     """
-    rows = as_table(x, "x", 2, dtype=None)
     mean, scatter = np.zeros(rows.shape[1]), np.zeros((rows.shape[1], rows.shape[1]))
     for start in range(0, len(rows), _CHUNK):
         chunk = rows[start : start + _CHUNK].astype(np.float64)

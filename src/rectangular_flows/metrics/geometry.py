@@ -12,6 +12,8 @@ from torch import Tensor
 from ..data.synthetic import von_mises_log_density
 from ..manifold import RectangularFlow
 
+_SECTORS = 360
+
 
 @dataclass(frozen=True)
 class CircleFit:
@@ -63,24 +65,25 @@ def trace_curve(flow: RectangularFlow, count: int = 40_001, tail: float = 1e-6) 
     return Curve(z, points, latent / L.exp(), L.exp(), probability)
 
 
-def circle_fit(flow: RectangularFlow, kappa: float = 1.0, centre: float = math.pi / 2, bins: int = 360) -> CircleFit:
-    """Compare a flow with d = 1 and D = 2 with the von Mises density by quadrature.
+@torch.no_grad()
+def circle_fit(flow: RectangularFlow) -> CircleFit:
+    """Compare a flow with d = 1 and D = 2 with the von Mises density, κ = 1 around π/2, by quadrature.
 
     ``kl`` asks what density the model assigns to points of the circle; ``sector_kl`` and ``total_variation`` ask where its
-    samples go, by the probabilities of ``bins`` equal sectors, and are the stricter ones.
+    samples go, by the probabilities of 360 equal sectors, and are the stricter ones.
     """
     curve = trace_curve(flow, 100_001)
     middle = (curve.points[1:] + curve.points[:-1]) / 2
     angle = torch.atan2(middle[:, 1], middle[:, 0])
-    model = _sector_probabilities(angle, curve.probability, bins)
-    fine = torch.linspace(-math.pi, math.pi, 100 * bins + 1, dtype=torch.float64)
-    true = von_mises_log_density((fine[1:] + fine[:-1]) / 2, kappa, centre).exp().view(bins, 100).sum(1)
+    sector = ((angle + math.pi) / (2 * math.pi) * _SECTORS).floor().clamp(0, _SECTORS - 1).long()
+    model = torch.zeros(_SECTORS, dtype=torch.float64).index_add(0, sector, curve.probability)
+    fine = torch.linspace(-math.pi, math.pi, 100 * _SECTORS + 1, dtype=torch.float64)
+    true = von_mises_log_density((fine[1:] + fine[:-1]) / 2).exp().view(_SECTORS, 100).sum(1)
     true = true / true.sum()
-    with torch.no_grad():
-        centres = (fine[1:] + fine[:-1])[::10] / 2
-        on_circle = torch.stack([centres.cos(), centres.sin()], dim=1)
-        model_log = _in_double(flow).log_prob(on_circle, check=False).log_softmax(0)
-        true_log = von_mises_log_density(centres, kappa, centre).log_softmax(0)
+    centres = (fine[1:] + fine[:-1])[::10] / 2
+    on_circle = torch.stack([centres.cos(), centres.sin()], dim=1)
+    model_log = _in_double(flow).log_prob(on_circle, check=False).log_softmax(0)
+    true_log = von_mises_log_density(centres).log_softmax(0)
     distance = (middle.norm(dim=1) - 1).abs()
     cumulative = curve.probability.cumsum(0) / curve.probability.sum()
     central = (cumulative > 0.005) & (cumulative < 0.995)
@@ -102,18 +105,11 @@ def circle_fit(flow: RectangularFlow, kappa: float = 1.0, centre: float = math.p
     )
 
 
-def _sector_probabilities(angle: Tensor, probability: Tensor, bins: int) -> Tensor:
-    sector = ((angle + math.pi) / (2 * math.pi) * bins).floor().clamp(0, bins - 1).long()
-    return torch.zeros(bins, dtype=probability.dtype).index_add(0, sector, probability)
-
-
 def _quantiles(flow: RectangularFlow, levels: Tensor) -> Tensor:
-    """Of the latent density, d = 1, by bisection-free quadrature on a wide grid."""
+    """Of the latent density, d = 1, by quadrature on a wide grid."""
     draws = flow.latent.sample(4096, torch.Generator().manual_seed(0)).double().flatten()
-    spread = draws.std()
-    z = torch.linspace(
-        float(draws.mean() - 12 * spread), float(draws.mean() + 12 * spread), 200_001, dtype=torch.float64
-    )
+    middle, reach = draws.mean(), 12 * draws.std()
+    z = torch.linspace(float(middle - reach), float(middle + reach), 200_001, dtype=torch.float64)
     density = _in_double(flow).latent.log_prob(z.unsqueeze(1)).exp()
     cumulative = density.cumsum(0) / density.sum()
     return z[torch.searchsorted(cumulative, levels).clamp(max=len(z) - 1)]

@@ -1,8 +1,6 @@
-r"""How good generated images are, by their features: FID, KID, precision and recall, each beside what real images score.
+r"""How good generated images are, by their features (N, F): FID, KID, precision and recall, beside what real images score.
 
-Features (N, F) are those of :func:`~rectangular_flows.metrics.inception.features`, or any others. None of these measures
-is that of perfect images at finite n, and FID, precision and recall change with n: :func:`compare_images` puts everything
-at one n and real images beside it.
+FID, precision and recall change with n: :func:`compare_images` puts everything at one n and real images beside it.
 """
 
 from __future__ import annotations
@@ -10,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,26 +31,17 @@ class Compared:
 
 
 class PrecisionRecall(NamedTuple):
-    """Shares, 0 to 1."""
+    """Shares of generated images that lie where real ones do (quality), and of real ones where generated do (variety)."""
 
     precision: float
-    """Of generated images that lie where real ones do: quality."""
     recall: float
-    """Of real images that lie where generated ones do: variety."""
 
 
 @dataclass(frozen=True)
 class ImageQuality:
-    """Generated images against real ones, each measure beside that of other real images at the same n.
+    """Generated images against real ones, n of each, every measure beside that of other real images.
 
-    Attributes:
-        n: images in each set.
-        fid: the FID-like score of the features: low is good; at finite n it is too large, by about its floor.
-        kid: low is good; its mean does not depend on n, and is 0 for perfect images.
-        kid_standard_error: of the value of ``kid``.
-        kid_floor_standard_error: of its floor.
-        precision: high is good.
-        recall: high is good.
+    FID and KID are low for good images; FID is too large at finite n, by about its floor, the mean of KID is not.
     """
 
     n: int
@@ -64,38 +54,22 @@ class ImageQuality:
 
     def numbers(self) -> dict[str, float]:
         """The measures and their standard errors as plain numbers, each floor as NAME_floor."""
-        found: dict[str, float] = {}
-        for name in ("fid", "kid", "precision", "recall"):
-            both = getattr(self, name)
-            found |= {name: both.value, f"{name}_floor": both.floor}
-        errors = {"kid_standard_error": self.kid_standard_error}
-        return found | errors | {"kid_floor_standard_error": self.kid_floor_standard_error}
+        fields = {name: value for name, value in vars(self).items() if name != "n"}
+        found = {name: getattr(value, "value", value) for name, value in fields.items()}
+        floors = {f"{name}_floor": value.floor for name, value in fields.items() if isinstance(value, Compared)}
+        return found | floors
 
 
-def polynomial_mmd(a: ArrayLike, b: ArrayLike) -> float:
+def polynomial_mmd(a: Array, b: Array) -> float:
     r"""The unbiased estimate of the squared maximum mean discrepancy with the kernel k(x, y) = (xᵀy/F + 1)³.
 
     .. math::
         \frac{1}{m(m-1)} \sum_{i \ne j} k(a_i, a_j) + \frac{1}{n(n-1)} \sum_{i \ne j} k(b_i, b_j)
         - \frac{2}{mn} \sum_{i, j} k(a_i, b_j)
 
-    It may be negative: its mean is 0 for sets from one distribution. It vanishes only if the first three moments agree.
-
-    Args:
-        a: (m, F), m ≥ 2.
-        b: (n, F), n ≥ 2.
-
-    Cost: O((m + n)² F) time, O((m + n)²) memory.
-
-    Reference:
-        Gretton et al., *A kernel two-sample test* (JMLR 2012); the kernel: Bińkowski et al., arXiv:1801.01401.
-
-    Example:
-        >>> polynomial_mmd([[0.0], [0.0]], [[1.0], [1.0]])  # 1 + 8 − 2
-        7.0
+    It may be negative: its mean is 0 for sets from one distribution (Gretton et al., *A kernel two-sample test*, 2012).
     """
-    x, y = same_columns(2, a=a, b=b)
-    return _within(x) + _within(y) - 2 * float(_kernel(x, y).mean())
+    return _within(a) + _within(b) - 2 * float(_kernel(a, b).mean())
 
 
 def kid(a: ArrayLike, b: ArrayLike, *, subsets: int = 100, seed: int = 0) -> tuple[float, float]:
@@ -107,20 +81,8 @@ def kid(a: ArrayLike, b: ArrayLike, *, subsets: int = 100, seed: int = 0) -> tup
     .. math::
         s \sqrt{\frac{1}{S} + \frac{m}{n - m}},
 
-    the chance of the subsets and, by the delete-d jackknife (d = n − m), that of the n images. The first alone, often seen,
-    says how well the mean over subsets is known, not how well the distance is: subsets share images. Between sets of one
-    distribution it is too large rather than too small.
-
-    Args:
-        a: (M, F).
-        b: (N, F).
-        subsets: how many, S ≥ 2.
-        seed: of the subsets.
-
-    Returns:
-        The value and its standard error.
-
-    Cost: O(S m² F): 0.25 s a subset of 1,000 with F = 2048 on one core.
+    the chance of the subsets and, by the delete-d jackknife (d = n − m), that of the n images: subsets share images. Between
+    sets of one distribution it is too large rather than too small.
 
     Reference:
         Bińkowski, Sutherland, Arbel & Gretton, *Demystifying MMD GANs*, arXiv:1801.01401; the standard error: Shao & Wu,
@@ -138,7 +100,8 @@ def kid(a: ArrayLike, b: ArrayLike, *, subsets: int = 100, seed: int = 0) -> tup
     if subsets < 2:
         raise ValueError(f"expected at least 2 subsets; got {subsets}")
     random = np.random.default_rng(seed)
-    values = [polynomial_mmd(_draw(x, size, random), _draw(y, size, random)) for _ in range(subsets)]
+    subset = partial(_draw, size=size, random=random)
+    values = [polynomial_mmd(subset(x).astype(np.float64), subset(y).astype(np.float64)) for _ in range(subsets)]
     return float(np.mean(values)), float(np.std(values, ddof=1) * math.sqrt(1 / subsets + size / (n - size)))
 
 
@@ -154,13 +117,6 @@ def precision_recall(real: ArrayLike, generated: ArrayLike, *, k: int = 3) -> Pr
     Distances equal to rounding in float64 count as equal. Both values depend on k and n, and are below 1 for real images:
     compare values of one k and n only.
 
-    Args:
-        real: (N, F), N > ``k``.
-        generated: (M, F), M > ``k``; as many as ``real`` for values that compare.
-        k: which neighbour gives the radius.
-
-    Cost: O((M² + N² + MN) F) time, 10 s for 5,000 each and F = 2048 on one core; blocks of 64 MB.
-
     Reference:
         Kynkäänniemi et al., *Improved precision and recall metric for assessing generative models*, arXiv:1904.06991.
 
@@ -174,16 +130,22 @@ def precision_recall(real: ArrayLike, generated: ArrayLike, *, k: int = 3) -> Pr
     x, g = same_columns(k + 1, dtype=None, real=real, generated=generated)
     centre = x.mean(0, dtype=np.float64)  # squared distances are ‖a‖² + ‖b‖² − 2aᵀb, which cancels far from 0
     x, g = x - centre, g - centre
-    of_real, of_generated = _radii(x, k), _radii(g, k)
+    # the k-th nearest neighbour of each row, which itself comes first
+    of_real, of_generated = (
+        np.concatenate([np.partition(squared, k, axis=1)[:, k] for squared in _distances(rows, rows)])
+        for rows in (x, g)
+    )
     rounding = 4 * np.finfo(np.float64).eps * x.shape[1]
     norms, others = np.square(x).sum(1), np.square(g).sum(1)
-    real_inside, generated_inside = [], np.zeros(len(g), dtype=bool)
-
-    for rows, squared in _distances(x, g):
+    real_inside, generated_inside = np.zeros(len(x), dtype=bool), np.zeros(len(g), dtype=bool)
+    start = 0
+    for squared in _distances(x, g):
+        rows = slice(start, start + len(squared))
         squared -= rounding * (norms[rows, None] + others)
         generated_inside |= (squared <= of_real[rows, None]).any(0)
-        real_inside.append((squared <= of_generated).any(1))
-    return PrecisionRecall(float(generated_inside.mean()), float(np.concatenate(real_inside).mean()))
+        real_inside[rows] = (squared <= of_generated).any(1)
+        start += len(squared)
+    return PrecisionRecall(float(generated_inside.mean()), float(real_inside.mean()))
 
 
 def compare_images(
@@ -191,18 +153,8 @@ def compare_images(
 ) -> ImageQuality:
     """Generated images against real ones by FID, KID, precision and recall, each beside its floor at the same n.
 
-    The floor is what other real images, ``floor_features``, score against the same ``real_features``: what perfect images
-    would. (For precision and recall, of which more is better, it is a ceiling.) All sets are cut to the rows of the
-    smallest, drawn at random.
-
-    Args:
-        generated_features: (M, F), from the model.
-        real_features: (N, F), real.
-        floor_features: (K, F), other real images: the training set's with ``real_features`` the test set's, for instance.
-        seed: of the rows drawn and of the subsets.
-
-    Cost: twice that of FID, :func:`kid` and :func:`precision_recall`: 2 minutes for 5,000 images each and F = 2048 on one
-    core.
+    All sets are cut to the rows of the smallest, drawn at random. What other real images, ``floor_features``, score against
+    ``real_features``, perfect images would; for precision and recall, of which more is better, it is a ceiling.
 
     Example:
         >>> x = np.random.default_rng(0).standard_normal((300, 4))
@@ -240,18 +192,12 @@ def _within(x: Array) -> float:
     return float(kernel.sum() / (len(x) * (len(x) - 1)))
 
 
-def _radii(x: Array, k: int) -> Array:
-    """The squared distance of each row to its k-th nearest neighbour among the others, (N,)."""
-    parts = [np.partition(squared, k, axis=1)[:, k] for _, squared in _distances(x)]  # the row itself comes first
-    return np.concatenate(parts)
-
-
-def _distances(x: Array, y: Array | None = None) -> Iterator[tuple[slice, Array]]:
-    """Squared distances between the rows of x and those of y, or of x, in blocks of rows."""
-    start, options = 0, {"metric": "euclidean", "squared": True, "working_memory": _MEGABYTES}
-    for squared in pairwise_distances_chunked(x, y, **options):
-        yield slice(start, start + len(squared)), squared
-        start += len(squared)
+def _distances(x: Array, y: Array) -> Iterator[Array]:
+    """Squared distances between the rows of x and those of y, in blocks of rows of x."""
+    blocks: Iterator[Array] = pairwise_distances_chunked(
+        x, y, metric="euclidean", squared=True, working_memory=_MEGABYTES
+    )
+    return blocks
 
 
 def _draw(rows: NDArray[Any], size: int, random: np.random.Generator) -> NDArray[Any]:

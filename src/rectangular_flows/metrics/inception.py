@@ -29,7 +29,6 @@ from ..storage.files import write_atomically
 
 Features = NDArray[np.float32]
 Protocol = Literal["fid", "published"]
-Progress = Callable[[int, int], None]
 
 INCEPTION_SHA256 = "7ff4a85c3a6378f0dfc8433ffd789663b01176bec0a683a435651739c091fa34"
 """Of the network that FID is defined on, as TorchScript."""
@@ -51,39 +50,18 @@ class DamagedCacheWarning(UserWarning):
 
 @dataclass(frozen=True)
 class FeatureNetwork:
-    """A network from images (B, 3, 299, 299), float32, to features (B, F), and what identifies it.
-
-    Attributes:
-        module: the network; any callable.
-        sha256: of its file: part of the name under which features are kept.
-    """
+    """A network from images (B, 3, 299, 299), float32, to features (B, F), and the checksum of its file."""
 
     module: Callable[[Tensor], Tensor]
     sha256: str
 
 
 def load_inception(path: str | Path | None = None, *, sha256: str = INCEPTION_SHA256) -> FeatureNetwork:
-    """The network that FID is defined on, checked and then loaded, ready for :func:`features`.
+    """The network that FID is defined on (arXiv:1512.00567), checked and then loaded, ready for :func:`features`.
 
-    Args:
-        path: of its file; otherwise that at ``RNF_INCEPTION``, or else 'inception/default_1.pt' of the data folder.
-        sha256: what the file has to have. For a network of your own, in TorchScript, from (B, 3, 299, 299) to (B, F),
-            give its own: loading such a file runs what it says, so know where it comes from.
-
-    Raises:
-        MissingFileError: there is no such file; the message says how to get it.
-        DataError: the file has another checksum (it is not loaded then), or is not TorchScript.
-
-    Cost: 0.1 s for the checksum, 1 s for loading; 87 MB.
-
-    Reference:
-        Szegedy et al., *Rethinking the Inception architecture for computer vision*, arXiv:1512.00567; as a measure of
-        images: Heusel et al., arXiv:1706.08500.
-
-    Example:
-        >>> network = load_inception()  # doctest: +SKIP
-        >>> features(images, network).shape  # doctest: +SKIP
-        (1000, 2048)
+    It is the file at ``path``, or else at ``RNF_INCEPTION``, or else 'inception/default_1.pt' of the data folder. For a
+    network of your own, in TorchScript, from (B, 3, 299, 299) to (B, F), give its own ``sha256``: loading such a file runs
+    what it says, so know where it comes from.
     """
     found = _find(path)
     content = found.read_bytes()
@@ -121,7 +99,7 @@ def features(
     batch_size: int = 20,
     cache: bool | Path = True,
     protocol: Protocol = "fid",
-    progress: Progress | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Features:
     r"""Features of images, (N, F) in float32; F = 2048 for the network of FID.
 
@@ -139,19 +117,9 @@ def features(
         network: of :func:`load_inception`.
         batch_size: images at a time; 20 take about 0.2 GB.
         cache: whether to keep features in 'features' of the data folder and look there first; or a folder for them. A
-            file holds 100 images, so the first 5,000 of 10,000 images are found again, and an interrupted computation
-            resumes where it was.
+            file holds 100 images, so an interrupted computation resumes where it was.
         protocol: "fid" or "published".
         progress: called after each batch with the images computed and all that are to be computed.
-
-    Raises:
-        DataError: the folder of the cache cannot be written.
-
-    Cost: 0.15 to 0.3 s an image on one core with the network of FID; from the cache, nothing to speak of.
-
-    Reference:
-        Heusel et al., *GANs trained by a two time-scale update rule*, arXiv:1706.08500; Caterini et al., *Rectangular
-        Flows for Manifold Learning*, arXiv:2106.01413.
 
     Example:
         >>> means = FeatureNetwork(lambda x: x.mean((2, 3)), sha256="none")
@@ -164,19 +132,24 @@ def features(
     folder = _folder(cache)
     chunks = [pixels[start : start + _CHUNK] for start in range(0, len(pixels), _CHUNK)]
     paths = [None if folder is None else folder / f"{_key(chunk, network, protocol)}.npy" for chunk in chunks]
-    found = [_kept(path, len(chunk)) for path, chunk in zip(paths, chunks, strict=True)]
+    found = [None if path is None else _kept(path, len(chunk)) for path, chunk in zip(paths, chunks, strict=True)]
     done, total = 0, sum(len(chunk) for chunk, known in zip(chunks, found, strict=True) if known is None)
     parts = []
     for path, chunk, known in zip(paths, chunks, found, strict=True):
-        rows = [] if known is None else [known]
-        for start in range(0, len(chunk) if known is None else 0, batch_size):
+        if known is not None:
+            parts.append(known)
+            continue
+        rows = []
+        for start in range(0, len(chunk), batch_size):
             rows.append(_run(chunk[start : start + batch_size], network, protocol))
             done += len(rows[-1])
             if progress is not None:
                 progress(done, total)
         parts.append(np.concatenate(rows))
-        if known is None and path is not None:
-            _keep(path, parts[-1])
+        if path is not None:
+            buffer = io.BytesIO()
+            np.save(buffer, parts[-1], allow_pickle=False)
+            write_atomically(path, buffer.getvalue())
     return np.concatenate(parts)
 
 
@@ -197,11 +170,9 @@ def _run(batch: NDArray[np.uint8], network: FeatureNetwork, protocol: Protocol) 
 
 def _pixels(images: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """As an array (N, C, H, W), C being 1 or 3, not copied."""
-    array = np.asarray(images)
-    if array.dtype != np.uint8:
-        raise ValueError(f"expected images in uint8, pixels 0 to 255; got dtype {array.dtype}")
-    if array.ndim == 3:
-        array = array[:, None]
+    if images.dtype != np.uint8:
+        raise ValueError(f"expected images in uint8, pixels 0 to 255; got dtype {images.dtype}")
+    array = images[:, None] if images.ndim == 3 else images
     if array.ndim != 4 or array.shape[1] not in (1, 3) or not array.size:
         raise ValueError(f"expected images (N, H, W) or (N, C, H, W), C 1 or 3, N ≥ 1; got {np.shape(images)}")
     return array
@@ -227,9 +198,7 @@ def _folder(cache: bool | Path) -> Path | None:
     return folder
 
 
-def _kept(path: Path | None, rows: int) -> Features | None:
-    if path is None:
-        return None
+def _kept(path: Path, rows: int) -> Features | None:
     try:
         array = np.load(path, allow_pickle=False)
     except FileNotFoundError:
@@ -243,9 +212,3 @@ def _kept(path: Path | None, rows: int) -> Features | None:
     text = f"the kept features in '{path}' cannot be used ({reason}) and are computed again"
     warnings.warn(text, DamagedCacheWarning, stacklevel=3)
     return None
-
-
-def _keep(path: Path, values: Features) -> None:
-    buffer = io.BytesIO()
-    np.save(buffer, values, allow_pickle=False)
-    write_atomically(path, buffer.getvalue())

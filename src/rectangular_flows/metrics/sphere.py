@@ -1,4 +1,4 @@
-r"""Densities on the unit sphere, per steradian: the learned one, what to compare it with, and how far samples lie from it.
+r"""Densities on the unit sphere, per steradian: the learned one and others.
 
 A flow's surface is near the sphere, not on it, and its density is one of the surface. What is compared here is
 :math:`q(x) = p(\hat x)/\int_{S^2} p(\hat x)`, a density on the sphere, with the integral by quadrature.
@@ -21,52 +21,34 @@ from ..manifold import RectangularFlow
 
 Array = npt.NDArray[Any]
 
-UNIFORM_LOG_DENSITY = -math.log(4 * math.pi)
-"""Of the uniform density on the sphere, per steradian."""
-
+_QUADRATURE = 50_000  # points on the sphere
 _CONCENTRATIONS = np.geomspace(1.0, 1e5, 31)
 _MOST_ENTRIES = 2**22  # of one block of the matrix of cosines
 
 
 @dataclass(frozen=True)
 class SphereFit:
-    """How good a density on the sphere is.
-
-    Attributes:
-        log_density: mean over the test rows, per steradian, of the learned density divided by its mass.
-        kernel_log_density: that of a von Mises–Fisher kernel density estimate.
-        uniform_log_density: that of the uniform density, −log 4π.
-        kernel_degrees: width of its kernels, 1/√κ in degrees, chosen on the validation rows.
-        mass: the integral of the learned density over the sphere; 1 if the surface is the sphere, more where points
-            of different places share their projection, less where the surface leaves the sphere.
-        sample_distance: mean distance of samples to the sphere, |radius − 1|.
-    """
+    """How good a density on the sphere is."""
 
     log_density: float
+    """Mean over the test rows, per steradian, of the learned density divided by its mass."""
     kernel_log_density: float
+    """That of a von Mises–Fisher kernel density estimate."""
     uniform_log_density: float
+    """That of the uniform density, −log 4π."""
     kernel_degrees: float
+    """The width of the kernels, 1/√κ in degrees, chosen on the validation rows."""
     mass: float
+    """The integral of the learned density over the sphere; 1 if the surface is the sphere, more where points of different
+    places share their projection, less where the surface leaves the sphere."""
     sample_distance: float
+    """Mean distance of samples to the sphere, |radius − 1|."""
 
 
 @torch.no_grad()
-def sphere_fit(
-    flow: RectangularFlow, train: Tensor, validation: Tensor, test: Tensor, samples: Tensor, *, points: int = 50_000
-) -> SphereFit:
-    """Compare a flow of two latent dimensions with other densities on the sphere.
-
-    Args:
-        flow: trained on points of the sphere in R³.
-        train: the rows that kernels are put on.
-        validation: the rows that choose their width.
-        test: the rows that all densities are judged on.
-        samples: of the flow.
-        points: of the quadrature.
-    """
-    if flow.ambient_dim != 3 or flow.latent_dim != 2:
-        raise ValueError(f"expected a surface in R³; got {flow.latent_dim} dimensions in R^{flow.ambient_dim}")
-    grid = torch.from_numpy(spread_points(points)).to(test)
+def sphere_fit(flow: RectangularFlow, train: Tensor, validation: Tensor, test: Tensor, samples: Tensor) -> SphereFit:
+    """Compare a flow with kernels on the training rows, whose width the validation rows choose, on the test rows."""
+    grid = torch.from_numpy(spread_points(_QUADRATURE)).to(test)
     density = flow.log_prob(grid, check=False).double().exp()  # where no data are, the round trip may well fail
     check_finite(density, "density on the sphere", "The surface degenerates between the data: use float64.")
     mass = float(density.mean()) * 4 * math.pi
@@ -75,7 +57,7 @@ def sphere_fit(
     return SphereFit(
         log_density=float(flow.log_prob(test).double().mean()) - math.log(mass),
         kernel_log_density=float(kernel_log_density(rows, held_out, concentration).mean()),
-        uniform_log_density=UNIFORM_LOG_DENSITY,
+        uniform_log_density=-math.log(4 * math.pi),
         kernel_degrees=math.degrees(concentration**-0.5),
         mass=mass,
         sample_distance=float((samples.double().norm(dim=1) - 1).abs().mean()),
@@ -83,12 +65,7 @@ def sphere_fit(
 
 
 def spread_points(count: int) -> Array:
-    """Points spread evenly over the sphere, on a Fibonacci spiral, (count, 3): 4π times a mean over them is an integral.
-
-    Example:
-        >>> float((spread_points(1000)[:, 2] ** 2).mean().round(4))
-        0.3333
-    """
+    """Points spread evenly over the sphere, on a Fibonacci spiral, (count, 3): 4π times a mean over them is an integral."""
     i = np.arange(count)
     z = 1 - (2 * i + 1) / count
     angle = i * math.pi * (3 - math.sqrt(5))
@@ -100,16 +77,12 @@ def kernel_log_density(centres: Array, points: Array, concentration: float) -> A
 
     .. math:: \log \frac1N \sum_n \frac{\kappa}{2\pi(1 - e^{-2\kappa})} e^{\kappa(\mu_n\cdot x - 1)} .
 
-    Args:
-        centres: μ, unit vectors, (N, 3).
-        points: x, unit vectors, (M, 3).
-        concentration: κ > 0.
+    Centres μ (N, 3) and points x (M, 3) are unit vectors.
     """
     factor = math.log(concentration / (2 * math.pi)) - math.log1p(-math.exp(-2 * concentration))
     step = max(1, _MOST_ENTRIES // len(centres))
-    parts = [
-        logsumexp(concentration * (points[i : i + step] @ centres.T - 1), axis=1) for i in range(0, len(points), step)
-    ]
+    blocks = [points[i : i + step] for i in range(0, len(points), step)]
+    parts = [logsumexp(concentration * (block @ centres.T - 1), axis=1) for block in blocks]
     return np.concatenate(parts) + factor - math.log(len(centres))
 
 

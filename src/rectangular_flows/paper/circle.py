@@ -16,10 +16,10 @@ from matplotlib.figure import Figure
 from .._version import __version__
 from ..data import von_mises_circle
 from ..metrics import CircleFit, circle_fit
-from ..plots import CircleResult
-from ..report import Cards, Code, Metric, Page, Picture, Section, Text
-from ..report import Grid as PageGrid
-from ..report.training import training_charts
+from ..plots.circle import CircleResult
+from ..report.page import Cards, Code, Metric, Page, Picture, Section, Text
+from ..report.page import Grid as PageGrid
+from ..report.run import training_charts
 from ..runs.display import duration
 from ..runs.jobs import preset_job
 from ..storage.files import write_atomically

@@ -18,7 +18,7 @@ from rich.table import Table as RichTable
 
 from .._version import __version__
 from ..data.tables import DataError, MissingFileError
-from ..report import Cards, Grid, Metric, Page, Picture, Section, Text, write
+from ..report.page import Cards, Grid, Metric, Page, Picture, Section, Text, write
 from ..runs.display import say, say_where, wide_console
 from ..runs.jobs import Job, Outcome, run_jobs
 from ..storage.files import save_figure, write_atomically

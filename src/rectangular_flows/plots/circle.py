@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,11 +19,9 @@ from .style import MUTED, sheet
 
 DENSITY_LABEL, SPEED_LABEL = "density along the curve", "speed relative to its mean"
 TRUE_TOP = float(von_mises_log_density(torch.tensor(math.pi / 2, dtype=torch.float64)).exp())
-"""The largest true density."""
 
 
-@dataclass(frozen=True)
-class CircleResult:
+class CircleResult(NamedTuple):
     """One method's flow and its fit."""
 
     name: str
@@ -53,17 +50,12 @@ def truth_panel(top: float = 1.6 * TRUE_TOP) -> Panel:
     return _panel("von Mises ground truth", "κ = 1, centred at π/2", points, density, top, "viridis")
 
 
-def circle_run_panels(result: CircleResult) -> tuple[Panel, Panel, Panel]:
-    """One run: the density on its curve, the truth, and its speed."""
-    curve = trace_curve(result.flow, 4001, tail=1e-4)
-    return density_panel(result, curve), truth_panel(), speed_panel(result, curve)
-
-
 def draw_circle_run(result: CircleResult) -> Figure:
-    """Draw what :func:`circle_run_panels` gives."""
+    """One run: the density on its curve, the truth, and its speed."""
     figure = sheet(12, 3.9)
     axes = figure.subplots(1, 3)
-    panels = circle_run_panels(result)
+    curve = trace_curve(result.flow, 4001, tail=1e-4)
+    panels = density_panel(result, curve), truth_panel(), speed_panel(result, curve)
     density, _, speed = (draw_circle_panel(axis, panel) for axis, panel in zip(axes, panels, strict=True))
     figure.colorbar(density, ax=axes[:2].tolist(), label=DENSITY_LABEL, shrink=0.8, pad=0.015)
     figure.colorbar(speed, ax=axes[2], label=SPEED_LABEL, shrink=0.8, pad=0.03)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -16,21 +16,15 @@ _COLOURS = (BLUE, RED, "#2a7f62", "#8447a0", "#9a6200", "#56616e")
 _LARGEST = 1e300  # differences of larger values overflow
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """One line of a chart: y against x."""
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
 
-    def __post_init__(self) -> None:
-        if len(self.x) != len(self.y):
-            raise ValueError(f"Curve {self.label!r}: expected as many y as x, {len(self.x)}; got {len(self.y)}")
 
-
-@dataclass(frozen=True)
-class Chart:
+class Chart(NamedTuple):
     """A line chart, with a linear or a logarithmic y axis."""
 
     curves: Sequence[Curve]
@@ -41,12 +35,7 @@ class Chart:
 
 
 def curve_data(chart: Chart) -> list[Line]:
-    """The lines of a chart. Values that are not finite make gaps, and on a logarithmic axis those that are not positive.
-
-    Example:
-        >>> curve_data(Chart([Curve("loss", [0, 1, 2], [4.0, 0.0, 1.0])], "epoch", "loss", "Loss", log_y=True))[0].y
-        array([ 4., nan,  1.])
-    """
+    """The lines of a chart. Values that are not finite make gaps, and on a logarithmic axis those that are not positive."""
     lines = []
     for i, curve in enumerate(chart.curves):
         x, y = np.array(curve.x, dtype=float), np.array(curve.y, dtype=float)
@@ -58,12 +47,7 @@ def curve_data(chart: Chart) -> list[Line]:
 
 
 def describe_chart(chart: Chart) -> str:
-    """What a chart shows, for readers who cannot see it.
-
-    Example:
-        >>> describe_chart(Chart([Curve("a", [0, 1], [1.0, 2.5])], "epoch", "loss", "Loss"))
-        'Line chart of loss against epoch. a: from 1 to 2.5.'
-    """
+    """What a chart shows, for readers who cannot see it."""
     parts = []
     for line in curve_data(chart):
         values = line.y[~np.isnan(line.y)]

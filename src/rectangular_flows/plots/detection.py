@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,24 +22,15 @@ _PAD = 0.03  # room at the ends, as a share of the axis
 _WIDE = 40.0  # a range of more than this many spreads of the inside values is compressed
 
 
-@dataclass(frozen=True, eq=False)
-class Histogram:
-    """One score of three sets of points, and how well it separates inside from outside.
-
-    Attributes:
-        inside_train: scores of points that the model was trained on.
-        inside_test: of points of the same kind that it never saw.
-        outside_test: of points from elsewhere.
-        found: how well the score separates the last two.
-        threshold: the value that keeps 95 % of the inside points; None for no line.
-        unit: of the axis; empty for the name of the score.
-    """
+class Histogram(NamedTuple):
+    """One score of three sets of points, and how well it separates inside from outside."""
 
     inside_train: Array
     inside_test: Array
     outside_test: Array
     found: Detection
     threshold: float | None = None
+    """The value that keeps 95 % of the inside points; None for no line."""
     unit: str = ""
 
 
@@ -48,21 +38,14 @@ def histogram_panels(scores: Mapping[str, Histogram]) -> list[Panel]:
     """For each score the share of each set in 60 bins: inside test, outside test, and inside training as an outline.
 
     Infinite values, and the outermost half per cent of each set, count at the edges.
-
-    Args:
-        scores: name → values, in units of your own: whether high or low is inside shows in the figure.
     """
     panels = []
     for name, values in scores.items():
         sets = (values.inside_test, values.outside_test, values.inside_train)
         edges, scale = _bins(sets, values.unit)
         heights = [np.histogram(np.clip(part, edges[0], edges[-1]), edges)[0] / len(part) for part in sets]
-        test, outside, train = heights
-        layers: list[Bars | Rule] = [
-            Bars(test, edges, BLUE, 0.5),
-            Bars(outside, edges, RED, 0.5),
-            Bars(train, edges, INK, None),
-        ]
+        looks = (BLUE, 0.5), (RED, 0.5), (INK, None)
+        layers: list[Bars | Rule] = [Bars(bars, edges, *look) for bars, look in zip(heights, looks, strict=True)]
         if values.threshold is not None and edges[0] <= values.threshold <= edges[-1]:
             layers.append(Rule(values.threshold, vertical=True))
         stump = "" if values.found.accuracy is None else f" · stump {values.found.accuracy:.1%}"
@@ -73,13 +56,7 @@ def histogram_panels(scores: Mapping[str, Histogram]) -> list[Panel]:
 
 
 def draw_detection(scores: Mapping[str, Histogram], inside: str = "inside", outside: str = "outside") -> Figure:
-    """Draw what :func:`histogram_panels` gives.
-
-    Args:
-        scores: name → values.
-        inside: what the in-distribution points are called.
-        outside: what the others are called.
-    """
+    """Draw what :func:`histogram_panels` gives, and what the points inside and outside are called."""
     columns = min(3, len(scores))
     rows = -(-len(scores) // columns)
     figure = sheet(max(4.1 * columns, 6.0), 3.0 * rows + 0.45, h_pad=0.1, w_pad=0.08)

@@ -38,12 +38,7 @@ def variance_panel(found: Dimensions, spectrum: Array) -> Panel:
 
 
 def draw_dimension(found: Dimensions, spectrum: Array) -> Figure:
-    """Two panels: the nearest-neighbour estimates; the spectrum of the covariance.
-
-    Args:
-        found: the estimates.
-        spectrum: explained variance ratios of the principal components, (D,).
-    """
+    """The estimates, and the spectrum of the covariance: explained variance ratios of the principal components, (D,)."""
     figure = sheet(10, 3.9)
     left, right = figure.subplots(1, 2)
     draw_panel(left, dimension_lines(found))

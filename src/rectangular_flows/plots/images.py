@@ -5,7 +5,6 @@ Every image pixel is a whole number of dots of the figure at 160 dots an inch, a
 
 from __future__ import annotations
 
-import io
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,6 @@ import numpy.typing as npt
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.image import imsave
 from torch import Tensor
 
 from ..data.pixels import to_bytes
@@ -35,15 +33,8 @@ _TICKS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def as_bytes(images: Images) -> Bytes:
-    """Images (N, C, H, W) as bytes; floats outside [0, 1] become black or white, as on a screen.
-
-    Example:
-        >>> as_bytes(np.array([[[[-1.0, 0.5, 7.0]]]])).ravel().tolist()
-        [0, 128, 255]
-    """
-    values = images.detach().cpu().numpy() if isinstance(images, Tensor) else np.asarray(images)
-    if values.ndim != 4 or values.shape[1] not in (1, 3) or not values.size:
-        raise ValueError(f"expected images of shape (N, C, H, W), C being 1 or 3 and N ≥ 1; got {values.shape}")
+    """Images (N, C, H, W) as bytes; floats outside [0, 1] become black or white, as on a screen."""
+    values = images.detach().cpu().numpy() if isinstance(images, Tensor) else images
     return values if values.dtype == np.uint8 else to_bytes(np.clip(values, 0, 1))
 
 
@@ -53,69 +44,24 @@ def beside(parts: Sequence[Bytes], gap: int) -> Bytes:
     return np.concatenate([piece for part in parts for piece in (white, part)][1:], axis=3)
 
 
-def mosaic(images: Images, columns: int = 10, *, gap: int | tuple[int, int] = 1, scale: int = 1) -> Bytes:
-    """Images in rows and columns as one picture on white, at the resolution of the images times ``scale``.
+def mosaic(images: Images, columns: int = 10, *, gap: tuple[int, int] = (1, 1), scale: int = 1) -> Bytes:
+    """Images (N, C, H, W) in rows and columns as one picture (height, width, 3) on white, ``scale`` dots a pixel.
 
-    Args:
-        images: (N, C, H, W), C being 1 or 3: bytes, or floats in [0, 1].
-        columns: images in a row; the last row may be shorter.
-        gap: pixels between the images; two numbers: between rows and between columns.
-        scale: dots of the picture along each pixel.
-
-    Returns:
-        (height, width, 3).
+    ``gap`` has the pixels between rows and between columns.
 
     Example:
-        >>> mosaic(np.zeros((5, 1, 8, 8), np.uint8), columns=3, gap=1).shape
+        >>> mosaic(np.zeros((5, 1, 8, 8), np.uint8), columns=3).shape
         (17, 26, 3)
     """
     pixels = as_bytes(images)
     count, _, height, width = pixels.shape
     columns = min(columns, count)
-    between_rows, between_columns = (gap, gap) if isinstance(gap, int) else gap
-    down, right = height + between_rows, width + between_columns
-    picture = np.full((-(-count // columns) * down - between_rows, columns * right - between_columns, 3), 255, np.uint8)
+    down, right = height + gap[0], width + gap[1]
+    picture = np.full((-(-count // columns) * down - gap[0], columns * right - gap[1], 3), 255, np.uint8)
     for i, image in enumerate(pixels):
         top, left = i // columns * down, i % columns * right
         picture[top : top + height, left : left + width] = image.transpose(1, 2, 0)
     return picture.repeat(scale, axis=0).repeat(scale, axis=1)
-
-
-def png(picture: Bytes) -> bytes:
-    """A picture, as :func:`mosaic` makes it, as the content of a PNG file: a dot a pixel, without title or margin.
-
-    Example:
-        >>> png(mosaic(np.zeros((4, 1, 8, 8), np.uint8), columns=2, scale=3))[1:4]
-        b'PNG'
-    """
-    file = io.BytesIO()
-    imsave(file, picture, format="png")
-    return file.getvalue()
-
-
-@torch.no_grad()
-def latent_grid(flow: RectangularFlow, side: int) -> Bytes:
-    """Images at side × side quantiles of the coordinates z₁ (rightwards) and z₂ (upwards) of 20,000 latent samples."""
-    if flow.latent_dim != 2:
-        raise ValueError(f"expected a flow with d = 2 to draw its plane; got d = {flow.latent_dim}")
-    samples = flow.latent.sample(20_000, torch.Generator().manual_seed(0)).double()
-    shares = (torch.arange(side, dtype=torch.float64) + 0.5) / side
-    across, up = torch.quantile(samples, shares.to(samples), dim=0).to(flow.device, flow.dtype).T
-    grid = torch.cartesian_prod(up.flip(0), across).flip(1)  # row by row from above, the largest z₂ first
-    return mosaic(_decoded(flow, grid), side, gap=0)
-
-
-@torch.no_grad()
-def interpolation_rows(flow: RectangularFlow, first: Tensor, second: Tensor, steps: int) -> Bytes:
-    """For each pair of images a row: the first, a straight line between their coordinates, the second."""
-    if first.shape != second.shape:
-        raise ValueError(f"expected as many images on either end; got {tuple(first.shape)} and {tuple(second.shape)}")
-    a, b = flow.encode(first), flow.encode(second)
-    share = torch.linspace(0, 1, steps, dtype=a.dtype, device=a.device)[:, None, None]
-    lines = (a * (1 - share) + b * share).flatten(0, 1)
-    between = as_bytes(_decoded(flow, lines)).reshape(steps, *first.shape)
-    rows = [as_bytes(first), beside(list(between), 1), as_bytes(second)]
-    return mosaic(beside(rows, _apart(first)), 1, gap=(2, 0))
 
 
 def draw_samples(images: Images, columns: int = 10) -> Figure:
@@ -124,31 +70,14 @@ def draw_samples(images: Images, columns: int = 10) -> Figure:
 
 
 def draw_reconstructions(
-    originals: Images,
-    projections: Images,
-    errors: npt.ArrayLike,
-    columns: int = 5,
-    *,
-    heading: str = "Images and their projections on the manifold",
+    originals: Images, projections: Images, distances: npt.NDArray[Any], heading: str, columns: int = 5
 ) -> Figure:
-    """Pairs: each image and, to its right, its projection on the manifold, with the distance between them below.
-
-    Args:
-        originals: (N, C, H, W): bytes, or floats in [0, 1].
-        projections: the same number of the same shape.
-        errors: (N,), the distances.
-        columns: pairs in a row.
-        heading: of the figure.
-    """
-    left, right, distances = as_bytes(originals), as_bytes(projections), np.asarray(errors, dtype=np.float64)
-    count, _, height, width = left.shape
-    if left.shape != right.shape:
-        raise ValueError(f"expected a projection for each image, of its shape; got {right.shape} for {left.shape}")
-    if distances.shape != (count,):
-        raise ValueError(f"expected an error for each of {count} images; got shape {distances.shape}")
-    apart = _apart(left)
+    """Pairs: each image and, to its right, its projection on the manifold, with the distance between them below."""
+    height, width = originals.shape[2:]
+    apart = _apart(originals)
     below = max(apart, round(0.4 * height))
-    picture = mosaic(beside([left, right], 1), columns, gap=(below, apart))
+    pairs = beside([as_bytes(originals), as_bytes(projections)], 1)
+    picture = mosaic(pairs, columns, gap=(below, apart))
     detail = "left: the image · right: its projection · below: the distance between them"
     figure, axis, magnified = _sheet(picture, heading, detail, foot=below, foot_dots=0)
     size = min(8.0, 0.62 * below * magnified * 72 / DPI)
@@ -161,14 +90,14 @@ def draw_reconstructions(
     return figure
 
 
+@torch.no_grad()
 def draw_latent_grid(flow: RectangularFlow, side: int = 20) -> Figure:
-    """The manifold of a flow with d = 2: images at a grid of quantiles of its coordinates z₁ (rightwards), z₂ (upwards).
-
-    Args:
-        flow: a flow of images, d = 2.
-        side: images along each axis.
-    """
-    picture = latent_grid(flow, side)
+    """The manifold of a flow with d = 2: images at a grid of quantiles of its coordinates z₁ (rightwards), z₂ (upwards)."""
+    samples = flow.latent.sample(20_000, torch.Generator().manual_seed(0)).double()
+    shares = (torch.arange(side, dtype=torch.float64) + 0.5) / side
+    across, up = torch.quantile(samples, shares.to(samples), dim=0).to(flow.device, flow.dtype).T
+    grid = torch.cartesian_prod(up.flip(0), across).flip(1)  # row by row from above, the largest z₂ first
+    picture = mosaic(_decoded(flow, grid), side, gap=(0, 0))
     detail = f"{side} × {side} quantiles of the latent density"
     figure, axis, _ = _sheet(picture, "The manifold along its two coordinates", detail, left=112, foot_dots=86)
     texts = [f"{100 * share:.0f} %" for share in _TICKS]
@@ -180,20 +109,16 @@ def draw_latent_grid(flow: RectangularFlow, side: int = 20) -> Figure:
     return figure
 
 
-def draw_interpolations(
-    flow: RectangularFlow, first: Tensor, second: Tensor, steps: int = 10, *, heading: str = "Lines on the manifold"
-) -> Figure:
-    """A row for each pair of images: the first, a straight line between their coordinates on the manifold, the second.
-
-    Args:
-        flow: a flow of images.
-        first: (N, C, H, W), as the flow takes them.
-        second: the same number of them.
-        steps: images on each line, including the projections of both ends.
-        heading: of the figure.
-    """
-    detail = "outermost: two images · between: straight lines in z"
-    return _sheet(interpolation_rows(flow, first, second, steps), heading, detail)[0]
+@torch.no_grad()
+def draw_interpolations(flow: RectangularFlow, first: Tensor, second: Tensor, heading: str, steps: int = 10) -> Figure:
+    """A row for each pair of images: the first, a straight line between their coordinates on the manifold, the second."""
+    a, b = flow.encode(first), flow.encode(second)
+    share = torch.linspace(0, 1, steps, dtype=a.dtype, device=a.device)[:, None, None]
+    lines = (a * (1 - share) + b * share).flatten(0, 1)
+    between = as_bytes(_decoded(flow, lines)).reshape(steps, *first.shape)
+    rows = [as_bytes(first), beside(list(between), 1), as_bytes(second)]
+    picture = mosaic(beside(rows, _apart(first)), 1, gap=(2, 0))
+    return _sheet(picture, heading, "outermost: two images · between: straight lines in z")[0]
 
 
 def show_picture(axis: Axes, picture: Bytes, detail: str, heading: str = "") -> None:
@@ -209,16 +134,7 @@ def show_picture(axis: Axes, picture: Bytes, detail: str, heading: str = "") -> 
 def _sheet(
     picture: Bytes, heading: str, detail: str = "", *, left: int = _MARGIN, foot: int = 0, foot_dots: int = _MARGIN
 ) -> tuple[Figure, Axes, int]:
-    """A figure of one picture with a heading above it, its axes, and how many dots a pixel has.
-
-    Args:
-        picture: as :func:`mosaic` makes it.
-        heading: in bold.
-        detail: under it.
-        left: dots beside the picture.
-        foot: room under the picture, in its pixels,
-        foot_dots: and in dots.
-    """
+    """A figure of one picture, its axes, and how many dots a pixel has; ``foot`` is room under it, in its pixels."""
     height, width = picture.shape[:2]
     magnified = int(max(1, min(_MOST_MAGNIFIED, _WIDEST * DPI // width)))
     bottom = foot * magnified + foot_dots

@@ -1,13 +1,11 @@
-"""Panels: the numbers that a figure shows, apart from drawing them.
-
-Each figure has a function that returns its panels; :func:`draw_panel` draws any of them.
-"""
+"""Panels: the numbers that a figure shows, apart from drawing them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -22,48 +20,41 @@ Array: TypeAlias = NDArray[np.float64]
 Style: TypeAlias = Mapping[str, Any]  # of matplotlib's artists
 
 NO_TICKS = NullLocator()
+_PLAIN: Style = MappingProxyType({})
 
 
-@dataclass(frozen=True, eq=False)
-class Line:
+class Line(NamedTuple):
     """y against x; NaN makes a gap."""
 
     x: Array
     y: Array
     colour: str
     label: str = ""
-    style: Style = field(default_factory=dict)
+    style: Style = _PLAIN
 
 
-@dataclass(frozen=True, eq=False)
-class Dots:
+class Dots(NamedTuple):
     """Points, in one colour or coloured by ``values`` between two ``limits``."""
 
     x: Array
     y: Array
     colour: str = ""
-    style: Style = field(default_factory=dict)
+    style: Style = _PLAIN
     values: Array | None = None
     limits: tuple[float, float] | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class Bars:
-    """A histogram, filled or as an outline."""
+class Bars(NamedTuple):
+    """A histogram, filled, or as an outline for want of an ``alpha``."""
 
     heights: Array
     edges: Array
     colour: str
     alpha: float | None = 0.6
-    """None for an outline."""
 
 
-@dataclass(frozen=True)
-class Rule:
-    """A line across the panel, at a height or (``vertical``) at an x; dashed and grey unless it has a colour.
-
-    A horizontal line may have a pale band of ``error`` on either side.
-    """
+class Rule(NamedTuple):
+    """A line across the panel, at a height, with a band of ``error`` around it, or at an x; grey if it has no colour."""
 
     at: float
     label: str = ""
@@ -72,8 +63,7 @@ class Rule:
     error: float = 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class Boxes:
+class Boxes(NamedTuple):
     """A box plot of each column of ``values``, (N, k)."""
 
     values: Array
@@ -81,25 +71,22 @@ class Boxes:
     median: str
 
 
-@dataclass(frozen=True, eq=False)
-class Ribbon:
+class Ribbon(NamedTuple):
     """A curve in the plane, (N, 2), coloured by ``values`` on a scale from 0 to ``top``."""
 
     points: Array
     values: Array
     top: float
     colours: str
-    width: float = 5
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(NamedTuple):
     """Text at a point."""
 
     x: float
     y: float
     text: str
-    style: Style = field(default_factory=dict)
+    style: Style = _PLAIN
 
 
 Layer: TypeAlias = Line | Dots | Bars | Rule | Boxes | Ribbon | Note
@@ -107,15 +94,13 @@ Layer: TypeAlias = Line | Dots | Bars | Rule | Boxes | Ribbon | Note
 
 @dataclass(frozen=True)
 class Scale:
-    """One axis of a panel."""
+    """One axis of a panel: 'linear', 'log' or a scale of matplotlib; a format of tick labels, or the labels themselves."""
 
     label: str = ""
     limits: tuple[float, float] | None = None
     kind: Any = "linear"
-    """'linear', 'log' or a scale of matplotlib."""
     ticks: Locator | None = None
     format: str | Sequence[str] = ""
-    """Of tick labels, such as '{x:g}'; or the labels themselves."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +113,7 @@ class Panel:
     x: Scale = Scale()
     y: Scale = Scale()
     equal: bool = False
-    legend: str = ""
+    legend: Any = ""
 
 
 def draw_panel(axis: Axes, panel: Panel) -> list[Any]:
@@ -151,10 +136,9 @@ def draw_panel(axis: Axes, panel: Panel) -> list[Any]:
         axis.set_aspect("equal")
     if panel.legend:
         both = zip(panel.layers, artists, strict=True)
-        lines = [(layer, artist) for layer, artist in both if isinstance(layer, Line | Rule) and layer.label]
-        named = {artist: literal(layer.label) for layer, artist in lines}
-        place: Any = panel.legend
-        axis.legend(list(named), list(named.values()), loc=place, frameon=False, fontsize=8)
+        lines = [(artist, layer.label) for layer, artist in both if isinstance(layer, Line | Rule) and layer.label]
+        handles, labels = [artist for artist, _ in lines], [literal(label) for _, label in lines]
+        axis.legend(handles, labels, loc=panel.legend, frameon=False, fontsize=8)
     title(axis, panel.title, panel.detail)
     plain(axis)
     return artists
@@ -185,7 +169,7 @@ def _draw_layer(axis: Axes, layer: Layer) -> Any:
             return axis.boxplot(layer.values, showfliers=False, manage_ticks=False, **colours)
         case Ribbon():
             segments = list(np.stack([layer.points[:-1], layer.points[1:]], axis=1))
-            look: Any = {"cmap": layer.colours, "norm": Normalize(0, layer.top), "linewidths": layer.width}
+            look: Any = {"cmap": layer.colours, "norm": Normalize(0, layer.top), "linewidths": 5}
             lines = LineCollection(segments, capstyle="round", **look)
             lines.set_array((layer.values[1:] + layer.values[:-1]) / 2)
             return axis.add_collection(lines)

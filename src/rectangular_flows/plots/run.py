@@ -13,8 +13,10 @@ from ..data.rows import take
 from ..manifold import RectangularFlow
 from ..metrics import circle_fit
 from ..runs.saved import SavedRun
-from . import CircleResult, draw_circle_run, draw_earth, draw_manifold, draw_pairs
+from .circle import CircleResult, draw_circle_run
+from .earth import draw_earth
 from .images import DPI, draw_interpolations, draw_latent_grid, draw_reconstructions, draw_samples
+from .tables import draw_manifold, draw_pairs
 
 _ROWS, _EARTH_ROWS = 10_000, 20_000
 _MANIFOLD = (
@@ -52,7 +54,7 @@ def draw_run(run: SavedRun) -> list[Drawing]:
             "surface is not on the sphere, since a plane cannot cover a sphere without a cut."
         )
         shown = take(data.train, slice(_EARTH_ROWS), dtype=flow.dtype)
-        found.append(Drawing("earth", draw_earth(flow, shown, title=Path(str(settings.data)).stem), text))
+        found.append(Drawing("earth", draw_earth(flow, shown, Path(str(settings.data)).stem), text))
     samples = flow.sample(len(rows), generator=torch.Generator().manual_seed(0))
     text = "Diagonal: marginal distributions. Below it: data. Above it: samples from the model."
     found.append(Drawing("pairs", draw_pairs(rows, samples, data.columns), text))
@@ -65,9 +67,9 @@ def _image_drawings(flow: RectangularFlow, images: Tensor, which: str) -> list[D
     shown, pairs, kind = images[:30], min(8, len(images) // 2), which.capitalize()
     errors = flow.reconstruction_error(shown).sqrt().numpy()
     heading = f"{kind} images and their projections on the manifold"
-    reconstructions = draw_reconstructions(shown, flow.project(shown), errors, heading=heading)
+    reconstructions = draw_reconstructions(shown, flow.project(shown), errors, heading)
     heading = f"Lines on the manifold between {which} images"
-    lines = draw_interpolations(flow, images[:pairs], images[pairs : 2 * pairs], heading=heading)
+    lines = draw_interpolations(flow, images[:pairs], images[pairs : 2 * pairs], heading)
     samples = flow.sample(100, generator=torch.Generator().manual_seed(0))
     figures = {
         "samples": (draw_samples(samples), "Samples from the model."),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from matplotlib.image import imsave
 
 from ..data.sphere import DEGREES, to_degrees
 from ..data.tables import write_table
@@ -16,7 +17,7 @@ from ..evaluation.images import Bytes, draw_bytes
 from ..metrics.arrays import Array
 from ..runs.saved import SavedRun
 from ..storage.files import write_atomically
-from .images import mosaic, png
+from .images import mosaic
 
 _IMAGES = (".npy", ".npz", ".png")
 _FAR_FROM_SPHERE = 0.05
@@ -27,11 +28,7 @@ class OffSphereWarning(UserWarning):
 
 
 def write_samples(run: SavedRun, output: Path, count: int, seed: int) -> None:
-    """Draw samples and write them: a table by the suffix of its file, images as .npy, .npz or one .png.
-
-    Raises:
-        ValueError: fewer than one sample is asked for, or images cannot be written under that name.
-    """
+    """Draw samples and write them: a table by the suffix of its file, images as .npy, .npz or one .png."""
     if count < 1:
         raise ValueError(f"expected at least one sample; got -n {count}")
     images = run.flow.kind == "image"
@@ -62,7 +59,7 @@ def _write_images(output: Path, images: Bytes) -> None:
     if output.suffix.lower() == ".png":
         side = max(images.shape[2:])
         scale = max(2 if side <= 64 else 1, 56 // side)  # small images would be hard to see
-        file.write(png(mosaic(images, columns=math.ceil(math.sqrt(len(images))), scale=scale)))
+        imsave(file, mosaic(images, columns=math.ceil(math.sqrt(len(images))), scale=scale), format="png")
     elif output.suffix.lower() == ".npz":
         np.savez_compressed(file, images=images)
     else:

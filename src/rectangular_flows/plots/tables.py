@@ -22,15 +22,9 @@ _MOST_POINTS = 3000
 
 
 def pair_panels(data: Tensor, samples: Tensor, columns: Sequence[str]) -> list[list[Panel]]:
-    """Marginals on the diagonal, pairs of columns off it: data below, samples above.
+    """Marginals on the diagonal, pairs of columns off it: data below, samples above; of many columns, the widest six.
 
-    Args:
-        data: real rows, (N, D).
-        samples: rows from the model, (M, D).
-        columns: names; of more than six the ones of largest variance among the data are shown.
-
-    Returns:
-        A panel for each row and column of the figure; the range of an axis is that of the data.
+    The range of an axis is that of the data.
     """
     shown = sorted(data.var(dim=0, correction=0).argsort(descending=True)[:_MOST_COLUMNS].tolist())
     real, drawn = data[:, shown].double().numpy(), samples[:, shown].double().numpy()
@@ -82,10 +76,8 @@ def manifold_panels(flow: RectangularFlow, rows: Tensor) -> tuple[Panel, Panel, 
     bars = Bars(np.histogram(distance, edges)[0], edges, BLUE)
     values = flow.singular_values(scores.z[:1000]).double().numpy()
     condition = f"median condition number {np.median(values[:, 0] / values[:, -1]):.3g}"
-    x, y = (
-        Scale("direction on the manifold", ticks=MaxNLocator(integer=True, min_n_ticks=1)),
-        Scale("log₁₀ singular value of the Jacobian"),
-    )
+    x = Scale("direction on the manifold", ticks=MaxNLocator(integer=True, min_n_ticks=1))
+    y = Scale("log₁₀ singular value of the Jacobian")
     return (
         _coordinates(scores.z.double().numpy(), scores.log_prob.double().numpy()),
         Panel([bars], "How far rows are from the manifold", f"median {np.median(distance):.3g}", unit),

@@ -12,9 +12,8 @@ import hashlib
 import io
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markdown_it import MarkdownIt
@@ -26,8 +25,7 @@ from ..plots.curves import Chart, describe_chart, draw_curves
 from ..storage.files import write_atomically
 
 
-@dataclass(frozen=True)
-class Metric:
+class Metric(NamedTuple):
     """A headline number on a card; `good` adds a mark of approval or of warning."""
 
     label: str
@@ -36,57 +34,35 @@ class Metric:
     good: bool | None = None
 
 
-@dataclass(frozen=True)
-class Cards:
+class Cards(NamedTuple):
     """A row of headline numbers."""
 
     metrics: Sequence[Metric]
 
 
-@dataclass(frozen=True)
-class Picture:
-    """An image, embedded.
-
-    Args:
-        image: a figure, or the path of a PNG file.
-        alt: what the picture shows, for those who cannot see it.
-        caption: what it means, for everyone.
-    """
+class Picture(NamedTuple):
+    """A figure or PNG file, embedded; `alt` says what it shows, for those who cannot see it, the caption what it means."""
 
     image: Figure | Path
     alt: str
     caption: str = ""
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A table. Numbers are aligned to the right and have four significant digits.
-
-    Args:
-        headings: one for each column.
-        rows: cells, as many in each row as there are headings.
-        caption: what the table shows.
-    """
+class Grid(NamedTuple):
+    """A table. Numbers are aligned to the right and have four significant digits."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str | float]]
     caption: str = ""
 
-    def __post_init__(self) -> None:
-        for number, row in enumerate(self.rows):
-            if len(row) != len(self.headings):
-                raise ValueError(f"Grid row {number}: expected {len(self.headings)} cells; got {len(row)}")
 
-
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """Paragraphs, with a blank line between them. Inside: `code`, **bold**, *italic*, [text](https://address)."""
 
     body: str
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(NamedTuple):
     """A preformatted block with a button to copy it: a configuration, a command."""
 
     body: str
@@ -96,8 +72,7 @@ class Code:
 Part: TypeAlias = Cards | Text | Picture | Grid | Chart | Code
 
 
-@dataclass(frozen=True)
-class Section:
+class Section(NamedTuple):
     """Parts under a heading; a collapsed section opens on a click."""
 
     title: str
@@ -105,8 +80,7 @@ class Section:
     collapsed: bool = False
 
 
-@dataclass(frozen=True)
-class Page:
+class Page(NamedTuple):
     """A whole report."""
 
     title: str
@@ -123,16 +97,7 @@ def render(page: Page) -> str:
         >>> html.startswith("<!doctype html>"), "0.006" in html
         (True, True)
     """
-    sections = [
-        {
-            "id": f"section-{number}",
-            "title": section.title,
-            "collapsed": section.collapsed,
-            "parts": [_view(part) for part in section.parts],
-        }
-        for number, section in enumerate(page.sections, start=1)
-    ]
-    return _environment().get_template("page.html.j2").render(page=page, sections=sections).lstrip()
+    return _environment().get_template("page.html.j2").render(page=page).lstrip()
 
 
 def write(page: Page, path: Path) -> Path:
@@ -145,23 +110,16 @@ def write(page: Page, path: Path) -> Path:
 
 @functools.cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader(__package__, ""),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["digest"] = _digest
-    return environment
-
-
-@functools.cache
-def _markdown() -> MarkdownIt:
-    """Paragraphs, code, emphasis and links; no HTML, and no link but to the web."""
+    loader = PackageLoader(__package__, "")
+    options: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=loader, autoescape=True, **options)
     markdown = MarkdownIt("zero", {"html": False}).enable(["backticks", "emphasis", "link"])
     markdown.validateLink = lambda url: url.startswith(("https://", "http://"))  # type: ignore[method-assign]
-    return markdown
+    environment.filters["digest"] = _digest
+    environment.filters["image"] = _image
+    environment.filters["kind"] = lambda part: type(part).__name__
+    environment.filters["markdown"] = lambda text: Markup(markdown.render(text))
+    return environment
 
 
 def _digest(script: str) -> str:
@@ -169,39 +127,15 @@ def _digest(script: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
-def _view(part: Part) -> dict[str, Any]:
-    """What the template needs of a part."""
-    match part:
-        case Cards():
-            return {"kind": "cards", "metrics": part.metrics}
-        case Text():
-            return {"kind": "text", "html": Markup(_markdown().render(part.body))}
-        case Picture():
-            data = _png(part.image)
-            size = struct.unpack(">II", data[16:24])  # with which the page keeps the place free
-            return {"kind": "picture", "picture": part, "address": _address("png", data), "size": size}
-        case Chart():
-            with rc_context({"svg.hashsalt": "rectangular-flows"}):  # the same bytes each time
-                data = _saved(draw_curves(part), "svg", metadata={"Date": None, "Creator": None})
-            picture = {"alt": describe_chart(part), "caption": ""}
-            return {"kind": "picture", "picture": picture, "address": _address("svg+xml", data), "size": None}
-        case Grid():
-            rows = [
-                [(cell, "") if isinstance(cell, str) else (f"{cell:.4g}", "right") for cell in r] for r in part.rows
-            ]
-            return {"kind": "grid", "grid": part, "rows": rows}
-        case Code():
-            return {"kind": "code", "code": part}
-    raise TypeError(f"Section: expected Cards, Text, Picture, Grid, Chart or Code; got {type(part).__name__}")
-
-
-def _png(image: Figure | Path) -> bytes:
-    if isinstance(image, Figure):
-        return _saved(image, "png", dpi=160)
-    data = Path(image).read_bytes()
-    if not data.startswith(b"\x89PNG\r\n\x1a\n"):
-        raise ValueError(f"Picture: expected a PNG file; got {image}, which begins with {data[:8]!r}")
-    return data
+def _image(part: Picture | Chart) -> dict[str, Any]:
+    """The address of an image, what it shows, and its size, with which the page keeps the place free."""
+    if isinstance(part, Chart):
+        with rc_context({"svg.hashsalt": "rectangular-flows"}):  # the same bytes each time
+            data = _saved(draw_curves(part), "svg", metadata={"Date": None, "Creator": None})
+        return {"address": _address("svg+xml", data), "alt": describe_chart(part), "caption": "", "size": None}
+    data = part.image.read_bytes() if isinstance(part.image, Path) else _saved(part.image, "png", dpi=160)
+    size = struct.unpack(">II", data[16:24])
+    return {"address": _address("png", data), "alt": part.alt, "caption": part.caption, "size": size}
 
 
 def _saved(figure: Figure, kind: str, **options: Any) -> bytes:

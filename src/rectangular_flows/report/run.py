@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tomli_w
 
 from .._version import __version__
 from ..evaluation.evaluate import TooFewRowsError, evaluate_run, keep_evaluation
+from ..plots.curves import Chart, Curve
 from ..plots.run import draw_run
 from ..runs.display import duration
 from ..runs.saved import SavedRun
-from . import Cards, Code, Metric, Page, Picture, Section, Text
-from .training import training_charts
+from ..training import Epoch
+from .page import Cards, Code, Metric, Page, Picture, Section, Text
 
 _USE = """
 rnf sample {run} -n 1000 -o samples.csv
@@ -27,6 +28,31 @@ rnf score {run} folder-of-images -o scores.csv --coordinates
 rnf ood {run} --against other-images
 rnf evaluate {run}
 """
+# label, number, its format, note with other numbers
+_BOTH: tuple[tuple[str, str, str, str], ...] = (
+    ("Negative log-likelihood", "negative_log_likelihood", ".4g", "test rows, on the manifold"),
+    ("Reconstruction error", "reconstruction_error", ".3g", "mean squared distance, test rows"),
+)
+_SPHERE = "test rows; kernel estimate {sphere_kernel_log_density:.3g}, uniform {sphere_uniform_log_density:.3g}"
+_WASSERSTEIN = "real against real: {sliced_wasserstein_floor:.3g}"
+_CARDS = {
+    "circle_kl": (
+        ("KL to the truth", "circle_kl", ".3g", "densities on the circle"),
+        ("Largest distance to the circle", "circle_max_distance", ".3g", "central 99 %"),
+    ),
+    "sphere_log_density": (
+        ("Log-density per steradian", "sphere_log_density", ".3g", _SPHERE),
+        ("Distance to the sphere", "sphere_sample_distance", ".3g", "mean over samples"),
+    ),
+    "c2st": (
+        ("Sliced Wasserstein-2, squared", "sliced_wasserstein", ".3g", _WASSERSTEIN),
+        ("Classifier, samples or data", "c2st", ".1%", "50 % cannot tell; real: {c2st_floor:.1%}"),
+    ),
+    "fid": (
+        ("FID", "fid", ".3g", "{samples:,} samples; real against real: {fid_floor:.3g}"),
+        ("KID", "kid", ".3g", "± {kid_standard_error:.1g}; real against real: {kid_floor:.3g}"),
+    ),
+}
 
 
 def run_page(run: SavedRun) -> Page:
@@ -63,6 +89,23 @@ def run_page(run: SavedRun) -> Page:
     )
 
 
+def training_charts(histories: Mapping[str, Sequence[Epoch]]) -> list[Chart]:
+    """Reconstruction error, negative log-likelihood and learning rate by epoch, one curve a run."""
+
+    def chart(field: str, unit: str, title: str, **options: bool) -> Chart:
+        curves = [
+            Curve(name, [line.epoch for line in lines], [float(getattr(line, field)) for line in lines])
+            for name, lines in histories.items()
+        ]
+        return Chart(curves, "epoch", unit, title, **options)
+
+    return [
+        chart("reconstruction", "squared distance", "Reconstruction error (validation rows)", log_y=True),
+        chart("negative_log_likelihood", "nats", "Negative log-likelihood (validation rows)"),
+        chart("learning_rate", "rate", "Learning rate"),
+    ]
+
+
 def _evaluated(run: SavedRun) -> dict[str, Any]:
     """The evaluation of a run; of its samples of images, which takes long, what an earlier one found of this model."""
     earlier, numbers = run.evaluation or {}, evaluate_run(run)
@@ -74,38 +117,7 @@ def _evaluated(run: SavedRun) -> dict[str, Any]:
 
 def _cards(numbers: Mapping[str, Any]) -> list[Metric]:
     """Two numbers of every run, and the two that say most about it."""
-
-    def card(label: str, name: str, note: str, form: str = ".3g") -> Metric:
-        return Metric(label, f"{numbers[name]:{form}}", note)
-
-    def against(name: str) -> str:
-        return f"real against real: {numbers[f'{name}_floor']:.3g}"
-
-    cards = [
-        card("Negative log-likelihood", "negative_log_likelihood", "test rows, on the manifold", ".4g"),
-        card("Reconstruction error", "reconstruction_error", "mean squared distance, test rows"),
+    chosen = next((cards for name, cards in _CARDS.items() if name in numbers), ())
+    return [
+        Metric(label, f"{numbers[name]:{form}}", note.format(**numbers)) for label, name, form, note in _BOTH + chosen
     ]
-    if "circle_kl" in numbers:
-        cards += [
-            card("KL to the truth", "circle_kl", "densities on the circle"),
-            card("Largest distance to the circle", "circle_max_distance", "central 99 %"),
-        ]
-    elif "sphere_log_density" in numbers:
-        kernel, uniform = numbers["sphere_kernel_log_density"], numbers["sphere_uniform_log_density"]
-        beside = f"test rows; kernel estimate {kernel:.3g}, uniform {uniform:.3g}"
-        cards += [
-            card("Log-density per steradian", "sphere_log_density", beside),
-            card("Distance to the sphere", "sphere_sample_distance", "mean over samples"),
-        ]
-    elif "c2st" in numbers:
-        floor = f"50 % cannot tell; real: {numbers['c2st_floor']:.1%}"
-        cards += [
-            card("Sliced Wasserstein-2, squared", "sliced_wasserstein", against("sliced_wasserstein")),
-            card("Classifier, samples or data", "c2st", floor, ".1%"),
-        ]
-    elif "fid" in numbers:
-        cards += [
-            card("FID", "fid", f"{numbers['samples']:,} samples; {against('fid')}"),
-            card("KID", "kid", f"± {numbers['kid_standard_error']:.1g}; {against('kid')}"),
-        ]
-    return cards
