@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-import zuko
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 from sklearn.ensemble import IsolationForest
@@ -64,7 +63,10 @@ def mixture_density(rows: Rows, seed: int, seconds: float) -> Density:
 def spline_density(rows: Rows, seed: int, seconds: float) -> Density:
     """zuko's NSF on all columns: Adam until the time is over, the best weights on the validation rows."""
     torch.manual_seed(seed)
-    flow: Any = zuko.flows.NSF(rows.train.shape[1], transforms=3, hidden_features=(64, 64))
+    import zuko.flows
+
+    kind: Any = zuko.flows
+    flow: Any = kind.NSF(rows.train.shape[1], transforms=3, hidden_features=(64, 64))
     _train(flow, lambda x: -flow().log_prob(x).mean(), rows, seconds)
     with torch.no_grad():
         value = torch.cat([flow().log_prob(part) for part in _tensor(rows.test).split(2_000)]).double().numpy()

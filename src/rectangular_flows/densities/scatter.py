@@ -16,7 +16,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor, nn
@@ -195,13 +195,17 @@ class Coordinates:
 
     def __getitem__(self, rows: Tensor) -> Coordinates:
         """Those of some rows."""
-        return Coordinates(*(getattr(self, f.name)[rows] for f in fields(self) if f.name != "dropped"), self.dropped)
+        return replace(self, **{name: getattr(self, name)[rows] for name in self._tensors()})
 
     @classmethod
     def cat(cls, parts: Sequence[Coordinates]) -> Coordinates:
         """Those of several batches as one."""
-        tensors = (f.name for f in fields(cls) if f.name != "dropped")
-        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in tensors), parts[0].dropped)
+        values = {name: torch.cat([getattr(part, name) for part in parts]) for name in cls._tensors()}
+        return replace(parts[0], **values)
+
+    @classmethod
+    def _tensors(cls) -> list[str]:
+        return [f.name for f in fields(cls) if f.name != "dropped"]
 
 
 def _train(density: ZukoDensity, rows: Tensor, held_out: Tensor, steps: int, seed: int) -> None:
