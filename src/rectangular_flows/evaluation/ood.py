@@ -131,7 +131,7 @@ def judge_run(
     judged = {
         score.name: judge({name: score(part, calibration) for name, part in passes.items()}, chosen.halves, score)
         for score in SCORES.values()
-        if flow.unit_layers() or not score.model_units
+        if (flow.unit_layers() or not score.model_units) and score.applies(flow, calibration)
     }
     unit = f"squared, {'pixels' if flow.kind == 'image' else 'model units'}"
     baseline = Score("pca", f"PCA residual, d = {flow.latent_dim}", unit, False, lambda *_: [])

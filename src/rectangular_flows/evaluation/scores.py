@@ -63,6 +63,8 @@ class Score:
         """Of every row, (N,), in float64."""
         if self.calibrated and calibration is None:
             raise ValueError(f"{self.name} needs a calibration: the scores of rows that were held out of training")
+        if self.ambient and bool(scores.ambient_log_prob.isnan().all()):
+            raise ValueError(f"{self.name} needs a density in all columns, which this model was saved without")
         return np.asarray(self.value(scores, calibration), dtype=np.float64)  # type: ignore[arg-type]
 
 
