@@ -11,8 +11,16 @@ import rectangular_flows as rnf
 QUICK = {"latent_dim": 1, "layers": 2, "hidden": (8,), "latent": "realnvp", "epochs": 2, "dtype": "float64"}
 
 
+def of_unseen_rows(estimator):
+    """Checks that count the outliers among the rows of fit; contamination is a promise about rows that it has not seen."""
+    reason = "the threshold comes from rows held out, so that fewer of the rows of fit exceed it"
+    checks = ("check_outliers_train", "check_outliers_fit_predict")
+    return dict.fromkeys(checks, reason) if isinstance(estimator, rnf.RectangularFlowOutlierDetector) else {}
+
+
 @parametrize_with_checks(
     [rnf.RectangularFlowEstimator(**QUICK), rnf.RectangularFlowOutlierDetector(**QUICK)],
+    expected_failed_checks=of_unseen_rows,
 )
 def test_scikit_learn_conventions(estimator, check):
     check(estimator)
@@ -107,7 +115,9 @@ def test_outliers():
     X = helix(1000)
     settings = {"latent_dim": 1, "epochs": 40, "batch_size": 100, "learning_rate": 3e-3, "random_state": 0}
     detector = rnf.RectangularFlowOutlierDetector(contamination=0.05, **settings).fit(X)
-    assert np.mean(detector.predict(X) == -1) == pytest.approx(0.05, abs=0.01)
+    alarms = int(np.sum(detector.predict(helix(1000, seed=3)) == -1))
+    assert 20 <= alarms <= 90  # of 50 expected; the threshold itself comes from some 200 rows
+    assert np.mean(detector.predict(X) == -1) < 0.05  # these it knows
     off = helix(100, seed=2) + np.array([0, 0, 2.0])  # beside the manifold
     far = np.array([[np.cos(a), np.sin(a), 0.2 * a] for a in (7.0, -8.0)])  # on it, where there is nothing
     assert np.mean(detector.predict(off) == -1) > 0.95
@@ -139,11 +149,14 @@ def test_as_many_dimensions_as_columns():
 def test_mistakes_are_told(settings, message):
     with pytest.raises(ValueError, match=message):
         rnf.RectangularFlowEstimator(**{**QUICK, **settings}).fit(helix())
+
+
+def test_data_that_cannot_be_fitted_are_told():
     with pytest.raises(ValueError, match=r"columns \[1\] of X are constant"):
         rnf.RectangularFlowEstimator(**QUICK).fit(helix() * [1, 0, 1])
     with pytest.raises(ValueError, match=r"more rows to train on than latent_dim = 2; got n_samples = 3, of which 1"):
         rnf.RectangularFlowEstimator(**{**QUICK, "latent_dim": 2}).fit(helix()[:3])
-    with pytest.raises(ValueError, match=r"contamination ≤ 0\.5; got 0\.9"):
+    with pytest.raises(ValueError, match=r"0 ≤ contamination ≤ 0\.5, or 'auto'; got 0\.9"):
         rnf.RectangularFlowOutlierDetector(contamination=0.9).fit(helix())
 
 

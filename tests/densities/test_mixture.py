@@ -145,3 +145,112 @@ def test_bad_sizes_are_refused():
     for components in (0, 2.5):
         with pytest.raises(ValueError, match=f"whole number of components, at least one; got {components}"):
             MixtureDensity(2, components=components)
+
+
+# --- of some of its coordinates
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-3), (torch.float64, 1e-9)])
+@pytest.mark.parametrize(("size", "rows"), [(1, 1), (2, 5), (4, 3)])
+def test_marginal_of_the_first_coordinates(size, rows, dtype, tolerance, seed):
+    h = random_mixture(4, 3, dtype, seed)
+    z = torch.randn(rows, size, dtype=dtype)
+    factors = h.factors().double()
+    covariance = torch.linalg.inv(factors.mT @ factors)[:, :size, :size]
+    parts = MultivariateNormal(h.means[:, :size].double(), (covariance + covariance.mT) / 2)
+    expected = MixtureSameFamily(Categorical(logits=h.logits.double()), parts).log_prob(z.double())
+    torch.testing.assert_close(h.log_prob(z).double(), expected, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_draws_given_the_first_coordinates(seed):
+    """Mean and covariance against the formula for conditional Gaussians, weighted by the odds of the components."""
+    h = random_mixture(4, 3, torch.float64, seed).requires_grad_(False)
+    given = torch.randn(2, dtype=torch.float64)
+    covariance = torch.linalg.inv(h.factors().mT @ h.factors())
+    top, side, rest = covariance[:, :2, :2], covariance[:, 2:, :2], covariance[:, 2:, 2:]
+    gain = side @ torch.linalg.inv(top)
+    means = h.means[:, 2:] + (gain @ (given - h.means[:, :2])[..., None])[..., 0]
+    left = rest - gain @ side.mT
+    odds = (MultivariateNormal(h.means[:, :2], top).log_prob(given) + h.logits).softmax(0)
+    mean = odds @ means
+    spread = torch.einsum("k,kij->ij", odds, left + means[:, :, None] * means[:, None]) - torch.outer(mean, mean)
+
+    draws = h.sample_given(given.expand(100_000, 2), torch.Generator().manual_seed(seed))
+    deviation = spread.diagonal().sqrt()
+    torch.testing.assert_close(draws.mean(0) / deviation, mean / deviation, atol=0.02, rtol=0)
+    scale = torch.outer(deviation, deviation)
+    torch.testing.assert_close(torch.cov(draws.mT) / scale, spread / scale, atol=0.03, rtol=0)
+    assert h.sample_given(given[None], torch.Generator().manual_seed(seed)).shape == (1, 2)
+    assert h.sample_given(given[None][:0]).shape == (0, 2)
+
+
+# --- fitted
+
+
+def clouds(count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    centres = 8 * torch.eye(4, 3, dtype=torch.float64)
+    which = torch.randint(4, (count,), generator=generator)
+    return centres[which] + torch.randn(count, 3, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_fitted_chooses_the_number_of_components(seed):
+    four = MixtureDensity.fitted(clouds(600, seed), clouds(300, seed + 100), seed)
+    assert four.components in (4, 8)
+    fresh = clouds(2_000, seed + 200)
+    parts = MultivariateNormal(8 * torch.eye(4, 3, dtype=torch.float64), torch.eye(3, dtype=torch.float64))
+    truth = MixtureSameFamily(Categorical(torch.ones(4, dtype=torch.float64)), parts).log_prob(fresh).mean()
+    assert truth - 0.12 < four.log_prob(fresh).mean() < truth + 0.01
+    normal = torch.randn(900, 3, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    assert MixtureDensity.fitted(normal[:600], normal[600:], seed).components <= 2
+    again = MixtureDensity.fitted(clouds(600, seed), clouds(300, seed + 100), seed)
+    assert torch.equal(again.log_prob(fresh), four.log_prob(fresh))
+
+
+def test_fitted_does_not_depend_on_units_or_mixing():
+    """It whitens, so that a linear map of the rows shifts the log-density by its log-determinant."""
+    torch.manual_seed(0)
+    x, other = clouds(400, 0), clouds(200, 1)
+    matrix = torch.tensor(
+        [[1e3, 0, 0], [5, 1e-3, 0], [1, 2, 3]], dtype=torch.float64
+    )  # lower triangular: keeps the order
+    plain, mapped = MixtureDensity.fitted(x, other), MixtureDensity.fitted(x @ matrix.mT, other @ matrix.mT)
+    shift = torch.linalg.slogdet(matrix)[1]
+    torch.testing.assert_close(mapped.log_prob(other @ matrix.mT), plain.log_prob(other) - shift, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.parametrize("count", [2, 5, 15])
+def test_fitted_with_fewer_rows_than_dimensions(count):
+    generator = torch.Generator().manual_seed(0)
+    x, other = (torch.randn(n, 20, generator=generator, dtype=torch.float64) for n in (count, 100))
+    h = MixtureDensity.fitted(x, other[:50])
+    assert h.components == 1
+    truth = torch.distributions.Normal(0.0, 1.0).log_prob(other[50:]).sum(1).mean()
+    assert torch.isfinite(h.log_prob(other)).all()
+    assert h.log_prob(other[50:]).mean() > truth - {2: 1e4, 5: 60, 15: 5}[count]
+    again = MixtureDensity.fitted(x, other[:50], like=h)  # as cross-fitting does
+    assert torch.equal(again.log_prob(other), h.log_prob(other))
+
+
+def test_fitted_to_rows_that_are_nearly_singular():
+    torch.manual_seed(0)
+    x = torch.randn(500, 3, dtype=torch.float64)
+    x[:, 2] = x[:, 0] + 1e-4 * x[:, 2]  # almost a copy
+    h = MixtureDensity.fitted(x[:400], x[400:])
+    expected = MultivariateNormal(x.mean(0), torch.cov(x.mT)).log_prob(x[400:]).mean()
+    assert h.log_prob(x[400:]).mean().item() == pytest.approx(expected.item(), abs=0.1)
+    x[:, 2] = x[:, 0]  # a copy
+    assert torch.isfinite(MixtureDensity.fitted(x[:400], x[400:]).log_prob(x)).all()
+    x[:, 2] = 1.0  # a constant
+    assert torch.isfinite(MixtureDensity.fitted(x[:400], x[400:]).log_prob(x)).all()
+
+
+def test_too_few_rows_are_told():
+    x = torch.randn(5, 2)
+    with pytest.raises(RankDeficientError, match="2 rows and 1 held out; got 1 and 4"):
+        MixtureDensity.fitted(x[:1], x[1:])
+    with pytest.raises(RankDeficientError, match="got 5 and 0"):
+        MixtureDensity.fitted(x, x[:0])

@@ -6,13 +6,13 @@ import torch
 
 from rectangular_flows.manifold import Scores
 from rectangular_flows.metrics.out_of_distribution import CombinedScore
-from rectangular_flows.runs.calibration import FILE, Calibration
+from rectangular_flows.runs.calibration import FILE, Calibration, neighbour_distance
 from rectangular_flows.storage.files import load_tensors, save_tensors
 
 
 def scores(rows=6):
-    values = [torch.arange(rows, dtype=torch.float64) + 10 * i for i in range(4)]
-    return Scores(torch.zeros(rows, 1), torch.zeros(rows, 2), *values)
+    values = [torch.arange(rows, dtype=torch.float64) + 10 * i for i in range(5)]
+    return Scores(torch.zeros(rows, 1), torch.zeros(rows, 2), *values, torch.zeros(rows, 2))
 
 
 def test_it_is_in_model_units_and_says_so(tmp_path):
@@ -66,3 +66,137 @@ def test_both_as_one_score():
     found = Calibration(density, distance).combined
     where = [-3.0, 0.0], [0.1, 5.0]
     assert found(*where) == pytest.approx(CombinedScore(density, distance)(*where))
+
+
+# --- the outlier score and its p-values
+
+
+def ambient_scores(ambient, rows):
+    """Scores with these log-densities in R^D and rows in the model's units."""
+    count, none = len(ambient), torch.zeros(len(ambient), dtype=torch.float64)
+    values = none, none, none, none, torch.as_tensor(ambient, dtype=torch.float64)
+    return Scores(torch.zeros(count, 1), torch.zeros(count, 2), *values, torch.as_tensor(rows, dtype=torch.float64))
+
+
+def calibrated(seed=0, count=200):
+    random = np.random.default_rng(seed)
+    reference = random.normal(size=(300, 2))
+    rows = random.normal(size=(count, 2))
+    return Calibration.of(ambient_scores(-0.5 * np.square(rows).sum(1), rows), reference), reference, rows
+
+
+def test_outlier_score_by_its_formula():
+    """In the bulk, the larger of two −log shares of held-out rows that are at least as extreme; ties count half."""
+    calibration, reference, rows = calibrated()
+    ambient = -0.5 * np.square(rows).sum(1)
+    distance = np.sort(np.linalg.norm(rows[:, None] - reference, axis=2), axis=1)[:, 2]
+    np.testing.assert_allclose(calibration.distance, distance)
+    found = calibration.outlier_score(ambient_scores(ambient, rows))
+    share = np.array([(ambient < a).mean() + (ambient == a).mean() / 2 for a in ambient])
+    far = np.array([(distance > d).mean() + (distance == d).mean() / 2 for d in distance])
+    bulk = (share > 0.11) & (far > 0.11)
+    assert bulk.sum() > 100
+    np.testing.assert_allclose(found[bulk], np.maximum(-np.log(share), -np.log(far))[bulk])
+    assert found[~bulk].min() > found[bulk].max() - 0.1  # a law of the tail goes on from there
+    worse = calibration.outlier_score(ambient_scores([-50.0, -100.0, -2.0], [[0, 0], [0, 0], [1e3, 0]]))
+    assert worse[1] > worse[0] > found.max()
+    assert worse[2] > found.max()
+    assert list(calibration.tails(ambient_scores(ambient, rows))) == ["ambient", "neighbours"]
+
+
+def test_rows_that_are_not_finite_are_the_most_unusual():
+    calibration, _, _ = calibrated()
+    strange = ambient_scores([-1e300, -np.inf, np.nan, -1.0, -1.0], [[0, 0], [0, 0], [0, 0], [np.nan, 0], [np.inf, 0]])
+    found = calibration.outlier_score(strange)
+    assert (found[1:] == np.inf).all()
+    assert (calibration.p_value(found) == 1 / 201).all()
+    assert (found > calibration.threshold(0.0)).all()
+
+
+def test_p_values_by_their_formula():
+    calibration, _, _ = calibrated(count=57)
+    usual = calibration.usual
+    assert len(usual) == 57
+    assert (np.diff(usual) >= 0).all()
+    for value in [*usual[::7], usual[3] + 1e-9, -1.0, 1e9, np.inf]:
+        expected = (1 + sum(1 for s in usual if s >= value)) / 58
+        assert calibration.p_value(np.array([value]))[0] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("count", [10, 19, 50, 200])
+@pytest.mark.parametrize("share", [0.01, 0.05, 0.1, 0.3, 0.5, 1.0])
+def test_the_threshold_goes_with_the_p_values(count, share):
+    calibration, _, _ = calibrated(count=count)
+    threshold = calibration.threshold(share)
+    values = np.concatenate([calibration.usual, calibration.usual + 1e-9, [0.0, 1e9]])
+    if share * (count + 1) >= 1:
+        np.testing.assert_array_equal(calibration.p_value(values) <= share, values > threshold)
+    else:  # no p-value is so small: rows more unusual than every known one
+        assert threshold == calibration.threshold(0.0) == calibration.usual[-1]
+
+
+@pytest.mark.parametrize("dependence", [0.0, 1.0])
+@pytest.mark.parametrize("count", [10, 20, 50, 200])
+def test_no_more_false_alarms_than_promised(count, dependence):
+    """Over many calibrations, new rows like the held-out ones have p ≤ α in a share of at most α, and of not much less."""
+    rates = {0.05: [], 0.1: [], 0.2: []}
+    for seed in range(80):
+        random = np.random.default_rng([seed, count])
+
+        def draw(rows, random=random):
+            density = random.normal(size=rows)
+            return density, np.exp(0.8 * random.normal(size=rows) - dependence * density)
+
+        calibration = Calibration(*draw(count), True, *draw(count), np.zeros((1, 1)))
+        density_tail, distance_tail = calibration._laws
+        density, distance = draw(200)
+        p = calibration.p_value(np.maximum(-density_tail(-density), -distance_tail(distance)))
+        for share, found in rates.items():
+            found.append((p <= share).mean())
+    for share, found in rates.items():
+        error = np.std(found) / np.sqrt(len(found))
+        assert np.mean(found) < share + 3 * error
+        if count == 200:
+            assert np.mean(found) > share - 0.01 - 3 * error
+
+
+def test_that_without_a_density_in_all_columns():
+    """Models of images and those of version 0.1: Fisher's combination, and p-values of it."""
+    random = np.random.default_rng(0)
+    calibration = Calibration(random.normal(size=100), random.exponential(size=100))
+    found = scores()
+    expected = -CombinedScore(calibration.log_density, calibration.squared_distance)(*calibration.pair(found))
+    np.testing.assert_array_equal(calibration.outlier_score(found), expected)
+    assert list(calibration.tails(found)) == ["log_density", "distance"]
+    np.testing.assert_allclose(sum(calibration.tails(found).values()), expected)
+    rates = []
+    for _ in range(50):
+        calibration = Calibration(random.normal(size=100), random.exponential(size=100))
+        p = calibration.p_value(-calibration.combined(random.normal(size=200), random.exponential(size=200)))
+        rates.append((p <= 0.1).mean())
+    assert np.mean(rates) == pytest.approx(0.1, abs=0.02)
+
+
+def test_all_of_it_is_kept(tmp_path):
+    calibration, reference, rows = calibrated()
+    calibration.save(tmp_path)
+    others = ambient_scores(np.linspace(-9, 0, 20), np.random.default_rng(1).normal(size=(20, 2)))
+    listed = Calibration.of_estimator({"calibration": calibration.listed()})
+    for again in (Calibration.load(tmp_path), listed):
+        np.testing.assert_array_equal(again.reference, reference)
+        np.testing.assert_array_equal(again.outlier_score(others), calibration.outlier_score(others))
+        np.testing.assert_array_equal(again.usual, calibration.usual)
+        assert again.threshold(0.07) == calibration.threshold(0.07)
+
+
+def test_nothing_finite_to_calibrate_on_is_told():
+    calibration = Calibration.of(ambient_scores([np.nan, -np.inf], np.zeros((2, 2))), np.zeros((3, 2)))
+    with pytest.raises(ValueError, match="no row held out of training has a finite score"):
+        calibration.threshold(0.1)
+
+
+def test_neighbours_of_the_reference_itself():
+    reference = np.array([[0.0], [1.0], [3.0], [7.0], [15.0]])
+    assert neighbour_distance(reference, reference, themselves=True).tolist() == [7, 6, 4, 7, 14]
+    assert neighbour_distance(reference, np.array([[0.0]])).tolist() == [3]
+    assert neighbour_distance(reference[:2], np.array([[5.0]])).tolist() == [5]  # fewer than three

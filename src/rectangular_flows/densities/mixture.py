@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ _FITTED_ROWS, _EM_ROUNDS = 10_000, 50
 _MOST_COMPONENTS = 32
 _FLOORS = (1e-4, 1e-2, 1e-1)  # of the variance of a component, in whitened units; of many rows only the first
 _MANY = 2_000
+_WHITE = 1.0  # the floor of one Gaussian that is white in these units, not fitted
 _PATIENCE = 0.05  # nats below the best at which more components are still tried
 _FAR = 10.0  # times the spread of most points; a larger standard deviation comes from a few far ones
 
@@ -168,7 +170,9 @@ class MixtureDensity(Density):
         """The mixture of the rows whose number of components is best for rows held out.
 
         The rows are whitened first, so that directions of little scatter are as good as others; the variance of a component
-        has a floor in these units, which is chosen in the same way.
+        has a floor in these units, which is chosen in the same way. Where rows are few for their dimensions, so is one
+        Gaussian with the covariance of Ledoit & Wolf, A well-conditioned estimator for large-dimensional covariance matrices
+        (2004).
 
         Args:
             rows: (N, d), of which at most 10,000 are used.
@@ -180,13 +184,15 @@ class MixtureDensity(Density):
         from sklearn.mixture import GaussianMixture
 
         rows, held_out = rows[:_FITTED_ROWS].detach().cpu().double(), held_out.detach().cpu().double()
+        if len(rows) < 2 or not len(held_out):
+            raise RankDeficientError(f"a mixture needs 2 rows and 1 held out; got {len(rows)} and {len(held_out)}")
         mean, root = _root(rows)
         inverse = torch.linalg.solve_triangular(root, torch.eye(len(root), dtype=root.dtype), upper=False)
         white, judged = ((part - mean) @ inverse.mT for part in (rows, held_out))
         best, best_score = None, -math.inf
         first, last = (1, _MOST_COMPONENTS) if like is None else (like.components, like.components)
         floors = _FLOORS[:1] if len(rows) >= _MANY else _FLOORS
-        for floor in floors if like is None else (like.floor,):
+        for floor in floors if like is None else {like.floor} - {_WHITE}:
             rise, count = True, first
             while rise and count <= last and (count == first or len(rows) >= 3 * count * rows.shape[1]):
                 model = GaussianMixture(count, reg_covar=floor, max_iter=_EM_ROUNDS, random_state=seed)
@@ -197,11 +203,24 @@ class MixtureDensity(Density):
                 if score > best_score:
                     best, best_score = model, score
                 count *= 2
+        if _few(rows) if like is None else like.floor == _WHITE:  # what EM would fit has lost the shrinkage of the root
+            score = float(standard_normal_log_prob(judged).mean())
+            best = _white(rows.shape[1]) if score > best_score else best
         if best is None:
             raise RankDeficientError("no mixture of Gaussians has a finite likelihood on the rows that were held out")
         density = cls(rows.shape[1], best.n_components, seed, best.reg_covar).double()
         density._take(best, mean, root, inverse)
         return density
+
+
+def _few(rows: Tensor) -> bool:
+    return len(rows) <= 10 * rows.shape[1]
+
+
+def _white(size: int) -> Any:
+    """The standard Gaussian as scikit-learn would have fitted it."""
+    parts = {"weights_": np.ones(1), "means_": np.zeros((1, size)), "precisions_cholesky_": np.eye(size)[None]}
+    return SimpleNamespace(n_components=1, reg_covar=_WHITE, **parts)
 
 
 def _root(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -210,14 +229,19 @@ def _root(rows: Tensor) -> tuple[Tensor, Tensor]:
 
     mean = rows.mean(dim=0)
     count, size = rows.shape
-    if count > 10 * size:
+    if not _few(rows):
         covariance = (rows - mean).mT @ (rows - mean) / count
         covariance = covariance + 1e-10 * torch.diag(covariance.diagonal() + 1e-30)
     else:
         scale = (rows - mean).square().mean(dim=0).sqrt().clamp_min(1e-30)
         shrunk = torch.from_numpy(ledoit_wolf(((rows - mean) / scale).numpy())[0])
+        if count <= size:  # two or three rows look certain of their direction, which they are not
+            shrunk = (count * shrunk + torch.eye(size, dtype=rows.dtype)) / (count + 1)
         covariance = shrunk * scale[:, None] * scale + 1e-10 * torch.diag(scale.square())
-    return mean, torch.linalg.cholesky(covariance)
+    root, failed = torch.linalg.cholesky_ex(covariance)
+    if failed:
+        raise RankDeficientError(f"the covariance of {count} rows in {size} dimensions has no root")
+    return mean, root
 
 
 def _scale(rows: Tensor, deviation: Tensor) -> Tensor:

@@ -98,6 +98,7 @@ class Scatter(Described, nn.Module):
             like: one whose choices are taken as they are: numbers of components, and floors of their variance.
             steps: of training for the splines of the columns; 0: without them.
         """
+        train, held_out = train[train.finite()], held_out[held_out.finite()]  # a flow may overflow far out
         joint = MixtureDensity.fitted(train.u, held_out.u, seed, None if like is None else like.joint)
         plain = MixtureDensity.fitted(train.w, held_out.w, seed, None if like is None else like.plain)
         counts, floors = (joint.components, plain.components), (joint.floor, plain.floor)
@@ -192,6 +193,11 @@ class Coordinates:
     residuals: Tensor
     latent_log_prob: Tensor
     dropped: tuple[int, ...]
+
+    def finite(self) -> Tensor:
+        """Whether every number of a row is finite, (B,)."""
+        parts = (getattr(self, f.name) for f in fields(self) if f.name != "dropped")
+        return torch.stack([part.isfinite().reshape(len(self.u), -1).all(dim=1) for part in parts]).all(dim=0)
 
     def __getitem__(self, rows: Tensor) -> Coordinates:
         """Those of some rows."""

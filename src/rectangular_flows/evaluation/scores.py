@@ -26,7 +26,7 @@ from ..runs.saved import SavedRun
 _AT_ONCE = 500  # rows between two signs of progress
 _CALIBRATION_ROWS = 5_000
 _ENOUGH = 60  # validation rows to calibrate on them alone
-_FOLDS = 8
+_FOLDS, _LEAST_FOLDS = 8, 4  # the rows of two folds are left out of each fit
 
 
 @dataclass(frozen=True)
@@ -223,10 +223,11 @@ def calibrate(
     found = score_rows(flow, torch.cat([known, held_out.to(known)]))
     at = flow.coordinates(known)
     unit = found.ambient_log_prob[: len(known)] - flow.scatter.log_prob(at).cpu()
-    folds = torch.arange(len(known)) % _FOLDS
+    count = min(_FOLDS, len(known))
+    folds = torch.arange(len(known)) % count
     values = found.ambient_log_prob.clone()
-    for fold in range(_FOLDS):
-        inside, judged = folds == fold, folds == (fold + 1) % _FOLDS
+    for fold in range(count if count >= _LEAST_FOLDS else 0):
+        inside, judged = folds == fold, folds == (fold + 1) % count
         scatter = Scatter.fitted(at[~inside & ~judged], at[judged], flow.latent_dim, like=flow.scatter)
         values[: len(known)][inside] = scatter.log_prob(at[inside]).cpu() + unit[inside]
     distance = np.concatenate(

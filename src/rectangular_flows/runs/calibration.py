@@ -27,6 +27,7 @@ _DATA = {"log_density": "log_prob", "reconstruction_error": "squared_distance"}
 _ROWS = {"ambient": "ambient_log_prob", "distance": "neighbour_distance", "reference": "reference_rows"}
 NEIGHBOUR = 3  # whose distance says how far a row is from all known ones
 REFERENCE_ROWS = 5_000
+_FOLDS = 50  # most parts in which held-out rows are left out of their own tails
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,11 +135,7 @@ class Calibration:
                 "distance": -Tail(self.squared_distance)(squared),
             }
         distance = self._neighbours(scores.model_rows.double().numpy())
-        return self._tails(scores.ambient_log_prob.double().numpy(), distance)
-
-    def _tails(self, ambient: Array, distance: Array) -> dict[str, Array]:
-        density_tail, distance_tail = self._laws
-        return {"ambient": -density_tail(np.nan_to_num(-ambient, nan=np.inf)), "neighbours": -distance_tail(distance)}
+        return _tails(self._laws, scores.ambient_log_prob.double().numpy(), distance)
 
     @cached_property
     def _laws(self) -> tuple[Tail, Tail]:
@@ -154,11 +151,21 @@ class Calibration:
 
     @cached_property
     def usual(self) -> Array:
-        """Outlier scores of the held-out rows themselves, rising."""
+        """Outlier scores of the held-out rows, rising, each by the tails of others, as it is for a new row.
+
+        By tails to which it belongs, a row would look more usual than a new one like it.
+        """
         if self.ambient is None or self.distance is None:
-            found = -self.combined(self.log_density, self.squared_distance)
+            values, score = (self.log_density, self.squared_distance), _combined
         else:
-            found = np.maximum(*self._tails(self.ambient, self.distance).values())
+            values, score = (self.ambient, self.distance), _larger_tail
+        count = len(values[0])
+        if count < 3:  # two are needed for a tail
+            return np.sort(score(values, values)) if count else np.zeros(0)
+        folds, found = np.arange(count) % min(count, _FOLDS), np.empty(count)
+        for fold in range(folds.max() + 1):
+            mine = folds == fold
+            found[mine] = score((values[0][~mine], values[1][~mine]), (values[0][mine], values[1][mine]))
         return np.sort(found)
 
     def p_value(self, outlier_score: Array) -> Array:
@@ -166,7 +173,8 @@ class Calibration:
 
         .. math:: p = (1 + \#\{i : s_i \ge s\}) / (n + 1)
 
-        Of rows like the held-out ones, a share of at most α has p ≤ α, whatever the model is.
+        Of rows like the held-out ones, a share of at most α has p ≤ α on average, whatever the model is. This would be exact
+        for a fixed score; here the tails come from the same rows, and :attr:`usual` leaves each one out of its own.
 
         Reference: Vovk, Gammerman & Shafer, Algorithmic learning in a random world (2005).
         """
@@ -175,12 +183,13 @@ class Calibration:
 
     def threshold(self, share: float) -> float:
         """The outlier score above which at most a share of usual rows lies: scores above it have p ≤ share."""
-        least = math.floor(
-            share * (len(self.usual) + 1) + 1e-9
-        )  # usual rows that may lie at or above, and the row itself
-        if least < 1:
-            return float(self.usual[-1])  # rows more unusual than every known one
-        return float(self.usual[len(self.usual) - least])
+        count = len(self.usual)
+        if not count:
+            raise ValueError("no row held out of training has a finite score: check the data for extreme values")
+        least = math.floor(share * (count + 1) + 1e-9)  # usual rows that may lie at or above, and the row itself
+        if least > count:
+            return -math.inf
+        return float(self.usual[count - max(least, 1)])  # with none: rows more unusual than every known one
 
     def _neighbours(self, rows: Array) -> Array:
         distance = np.full(len(rows), np.inf)
@@ -193,6 +202,22 @@ class Calibration:
     @cached_property
     def _search(self) -> Any:
         return _search(self.reference)
+
+
+def _tails(laws: tuple[Tail, Tail], ambient: Array, distance: Array) -> dict[str, Array]:
+    unlikely = np.where(np.isnan(ambient), np.inf, -ambient)
+    return {"ambient": -laws[0](unlikely), "neighbours": -laws[1](distance)}
+
+
+def _larger_tail(known: tuple[Array, Array], other: tuple[Array, Array]) -> Array:
+    """The outlier score of other rows from the log-densities in R^D and distances of known ones."""
+    larger: Array = np.maximum(*_tails((Tail(-known[0]), Tail(known[1])), *other).values())
+    return larger
+
+
+def _combined(known: tuple[Array, Array], other: tuple[Array, Array]) -> Array:
+    """The same from densities on the manifold and squared distances from it."""
+    return -CombinedScore(*known)(*other)
 
 
 _LARGEST = 1e150  # whose square is a number

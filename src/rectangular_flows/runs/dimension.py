@@ -44,6 +44,8 @@ def choose_dimension(settings: ModelSettings, train: Rows, seed: int, dtype: tor
     columns = train.shape[1]
     if columns == 1:
         return Dimension(1, "there is one column")
+    if len(train) < 3:
+        return Dimension(1, "there are few rows")
     rows = take(train, shuffled(len(train), seed)[:_ROWS], dtype=torch.float64)
     cut = max(1, len(rows) // 5)
     held_out, kept = rows[:cut], rows[cut:]
@@ -72,14 +74,14 @@ def estimated(rows: Any, seed: int) -> Dimension:
 
 def _linear(kept: torch.Tensor, held_out: torch.Tensor) -> int:
     """Principal components of standardised rows that keep 95 % of the variance of others; fewer than there are columns."""
-    mean, deviation = kept.mean(dim=0), kept.std(dim=0).clamp_min(1e-300)
+    mean, deviation = kept.mean(dim=0), kept.std(dim=0, correction=0).clamp_min(1e-300)
     fitted, judged = (((part - mean) / deviation).numpy() for part in (kept, held_out))
     directions = np.linalg.svd(fitted, full_matrices=False)[2]
     total = float(np.square(judged).sum()) or 1.0
     left = 1 - np.cumsum(np.square(judged @ directions.T).sum(axis=0)) / total
     enough = np.flatnonzero(left <= LOST + 1e-9)
     count = int(enough[0]) + 1 if len(enough) else len(directions)
-    return min(max(count, 1), kept.shape[1] - 1)
+    return max(1, min(count, kept.shape[1] - 1, len(kept) - 1))
 
 
 def _lost(settings: ModelSettings, kept: torch.Tensor, held_out: torch.Tensor, seed: int) -> float:

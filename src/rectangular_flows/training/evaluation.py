@@ -17,6 +17,7 @@ from .objective import Objective
 Metric = Callable[[RectangularFlow, Tensor], float]
 _OWN = ("objective", "nll", "reconstruction")
 _INFEASIBLE = 1000.0
+SLACK = 1.05  # of a target that counts as met
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def metrics_for(config: TrainingConfig, metrics: Mapping[str, Metric] | None) ->
 
 def judged_by(nll: float, reconstruction: float, target: float) -> float:
     """The negative log-likelihood, plus a penalty where the error exceeds its target by more than 5 %."""
-    return nll + _INFEASIBLE * max(0.0, reconstruction / target - 1.05)
+    return nll + _INFEASIBLE * max(0.0, reconstruction / target - SLACK)
 
 
 @torch.no_grad()

@@ -21,12 +21,12 @@ from .budget import seconds_of, within
 from .checkpoint import load_checkpoint
 from .config import TrainingConfig
 from .distributed import World
-from .evaluation import Metric, Values, evaluate, judged_by, metrics_for
+from .evaluation import SLACK, Metric, Values, evaluate, judged_by, metrics_for
 from .folder import RunFolder, read_history
 from .memory import backward_in_parts, rows_within
 from .objective import Objective, Terms
 from .optimisers import make_optimiser
-from .run import Progress, Run
+from .run import Epoch, Progress, Run
 from .schedule import Plan, dual_step
 from .setup import choose_device, seed_everything
 from .signals import GivenUp, Interrupted, StopSignals
@@ -163,6 +163,8 @@ class _Loop:
         parts = self.flow, self.optimiser, self.average
         progress, self.run.best_weights = load_checkpoint(self.folder.checkpoint, *parts)
         self.progress = self.run.progress = progress
+        if self.config.target_error != "auto":  # runs of version 0.1 did not keep it
+            progress.target = self.config.target_error
         progress.steps = self.plan.steps(progress)
         if progress.epoch < self.plan.last_epoch(progress) and progress.finished == _DONE:
             progress.finished = ""  # more epochs than before were asked for
@@ -294,7 +296,7 @@ class _Loop:
         seconds = time.perf_counter() - self.started
         progress.least_error = min(progress.least_error, float(values.reconstruction))
         line = progress.line(epoch, values, self.plan.weight(progress), self.plan.rate(progress), seconds)
-        judged = self.world.agree(line.value(self.config.monitor))
+        judged = self.world.agree(line.value(self.config.monitor) if self._keeps_the_manifold(line) else math.nan)
         if progress.judge(judged, epoch, self.plan.judged_from(progress), self.config):
             run.best_weights = copy.deepcopy(self.flow.state_dict())
         run.history.append(line)
@@ -316,19 +318,28 @@ class _Loop:
 
     def _judge_start(self) -> None:
         """Keep the weights at the start: where nothing better comes of training, they stay."""
-        if not self.progress.latent_started:
+        if self.config.start_latent and not self.progress.latent_started:
             self._initialise_latent()
         values = self._unless_stopped(evaluate, self.flow, self.held_out, self.config, {})
         nll, error = values.negative_log_likelihood, values.reconstruction
         self.progress.start, self.progress.least_error = (self.world.agree(nll), self.world.agree(error)), error
         self.run.best_weights = copy.deepcopy(self.flow.state_dict())
 
+    def _keeps_the_manifold(self, line: Epoch) -> bool:
+        """Whether the error is no larger than at the start, where that was judged; h alone changes nothing of it."""
+        start = self.progress.start
+        return (
+            start is None
+            or self.progress.latent_from is not None
+            or line.reconstruction <= max(start[1], _LEAST_TARGET)
+        )
+
     def _set_target(self) -> None:
         """The error to meet while the likelihood counts, from what was reached before; β as noise of that size has it."""
         progress = self.progress
         nll, error = progress.start or (math.nan, math.inf)
-        progress.target = max(min(_TOLERANCE * progress.least_error, error), _LEAST_TARGET)
-        progress.best = judged_by(nll, error, progress.target)
+        progress.target = max(min(_TOLERANCE * progress.least_error, error / SLACK), _LEAST_TARGET)
+        progress.best = math.inf if math.isnan(nll) else judged_by(nll, error, progress.target)
         codimension = self.flow.ambient_dim - self.flow.latent_dim
         progress.beta = min(max(codimension / (2 * progress.target), 1.0), _MOST_BETA)
 
