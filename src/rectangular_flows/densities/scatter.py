@@ -12,6 +12,7 @@ Reference for the pool: Smyth & Wolpert, Linearly combining density estimators v
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -93,6 +94,15 @@ class Scatter(Described, nn.Module):
             weights = (shares.sum(dim=0) + 1) / (len(parts) + len(PARTS))
         scatter.weights.copy_(weights)
         return scatter
+
+    def alone(self, part: str) -> Scatter:
+        """The same with one of its parts, "manifold", "joint" or "plain", and without the others."""
+        if part not in PARTS:
+            raise ValueError(f"expected one of {', '.join(PARTS)}; got {part!r}")
+        found = copy.copy(self)
+        found._buffers = {**self._buffers, "weights": torch.zeros_like(self.weights)}
+        found.weights[PARTS.index(part)] = 1
+        return found
 
     def parts(self, at: Coordinates) -> Tensor:
         """Log-density of every row under each part, (B, 3), float64, in the model's units."""
