@@ -17,8 +17,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from .data.rows import shuffled
+from .evaluation.measure import measure
 from .evaluation.scores import SCORES, calibrate, score_rows
-from .evaluation.verdict import Verdict, measure
+from .evaluation.verdict import Verdict
 from .manifold import RectangularFlow
 from .runs.build import build_flow
 from .runs.calibration import Calibration

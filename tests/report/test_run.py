@@ -28,8 +28,10 @@ def parts(page, title):
 def test_cards_are_the_numbers_of_the_evaluation(page):
     made = page()
     numbers = evaluate_run(SavedRun("table-run"))
-    assert json.loads(Path("table-run/evaluation.json").read_text()) == pytest.approx(numbers)
-    cards, text = parts(made, "In short")
+    kept = json.loads(Path("table-run/evaluation.json").read_text())
+    assert kept.pop("verdict") == json.loads(Path("table-run/verdict.json").read_text())
+    assert kept == pytest.approx(numbers)
+    _, cards, text = parts(made, "In short")
     shown = {card.label: (card.value, card.note) for card in cards.metrics}
     assert shown == {
         "Negative log-likelihood": (f"{numbers['negative_log_likelihood']:.4g}", "test rows, on the manifold"),

@@ -12,6 +12,7 @@ from .verdict import Verdict
 
 SIGMAS = 3.0  # standard errors that chance may explain
 LOST = 0.10  # share of the variance that may be lost: twice what --latent-dim auto aims at
+NO_BETTER = 0.9  # squared error over that of PCA, above which a manifold is a plane
 WORSE = 1.25  # squared error over that of PCA that does not matter
 BEYOND_TRAINING = 1.5  # squared error over that of training rows, above which the network knows its rows by heart
 OFF = 0.02  # share of samples that may lie where there are no data
@@ -19,6 +20,8 @@ TORN = 0.05  # share of neighbours that may be torn apart: a cut through a surfa
 TOLD_APART = 0.15  # accuracy of a classifier above its floor, at which samples are poor whatever else reaches
 BEHIND = 0.05  # accuracy above that for a mixture
 BEHIND_NATS = 0.1  # log-density below that of a mixture
+CURVED = 0.9  # dimensions over those of a Gaussian, below which data are curved
+NOISE = 0.75  # dimensions that noise around a manifold may add
 BY_HEART = 1.0  # nats by which training rows may be likelier; one Gaussian of p parameters from n rows expects p/n
 _EPS = {"float32": 1.2e-7, "float64": 2.2e-16}
 
@@ -62,13 +65,14 @@ def torn(v: Verdict) -> bool:
 
 
 def unbent(v: Verdict) -> bool:
-    """Whether the manifold could keep more at this dimension: the data have no more dimensions, and PCA does as well."""
+    """Whether a manifold of this dimension could keep more: this one loses much, though the data have no more dimensions."""
     return (
         v.kept is not None
         and v.shape is not None
         and loses_much(v)
-        and v.shape.dimension <= v.latent_dim
-        and not v.kept.against_pca < 0.9
+        and v.shape.dimension < v.latent_dim + NOISE
+        and v.shape.dimension < CURVED * v.shape.dimension_gaussian
+        and not worse_than_pca(v)
     )
 
 
@@ -80,7 +84,9 @@ def _more(share: float, floor: float, allowed: float, count: int) -> bool:
 
 def _shape(v: Verdict) -> Fault | None:
     s = v.shape
-    if s is None or not (off_data(v) or torn(v)) or (unbent(v) and s.pieces == 1):
+    if v.kept is None or s is None or not (off_data(v) or torn(v)):
+        return None
+    if s.pieces == 1 and unbent(v) and not v.kept.against_pca < NO_BETTER:  # a plane through curved data
         return None
     if s.pieces > 1:
         what = f"the data fall into {s.pieces} pieces"
@@ -92,7 +98,8 @@ def _shape(v: Verdict) -> Fault | None:
         return Fault("bridged", what, _one_chart("separate pieces", v))
     if off_data(v):
         what = f"{_percent(s.between)} of the manifold's own samples lie amid the data where there are none"
-        return Fault("bridged", what, _one_chart("close a loop or separate pieces", v))
+        advice = _one_chart("close a loop or separate pieces", v)
+        return Fault("bridged", what, f"train longer (--epochs); if that does not help, {advice}")
     if s.sample_pieces > s.pieces:
         what = f"the data are in one piece, and the manifold's samples in {s.sample_pieces}"
     else:
@@ -101,9 +108,9 @@ def _shape(v: Verdict) -> Fault | None:
 
 
 def _one_chart(cannot: str, v: Verdict) -> str:
-    more = f"; try --latent-dim {v.latent_dim + 1}" if v.latent_dim + 1 < v.ambient_dim else ""
+    more = f", or try --latent-dim {v.latent_dim + 1}" if v.latent_dim + 1 < v.ambient_dim else ""
     return (
-        f"one chart cannot {cannot}{more}, or train on each part by itself. The density in all columns "
+        f"one chart cannot {cannot}: train on each part of the data by itself{more}. The density in all columns "
         "(log_density_ambient, samples with scatter) depends on it less"
     )
 
@@ -112,10 +119,11 @@ def _unbent(v: Verdict) -> Fault | None:
     if v.kept is None or v.shape is None or not unbent(v) or v.shape.pieces > 1:
         return None
     what = (
-        f"the manifold is hardly better than a plane: it keeps {_percent(v.kept.share)} of the variance and PCA "
-        f"{_percent(v.kept.pca)}, though the data have about {_dimensions(v.shape.dimension)}"
+        f"the manifold has not found the shape of the data: it keeps {_percent(v.kept.share)} of the variance and PCA "
+        f"{_percent(v.kept.pca)}, though the data have about {_dimensions(max(1, round(v.shape.dimension)))}"
     )
-    return Fault("undertrained", what, "train longer (--epochs), or on more rows")
+    larger = ", or give a larger --latent-dim" if v.latent_dim < v.ambient_dim - 1 else ""
+    return Fault("undertrained", what, f"train longer (--epochs), or on more rows{larger}")
 
 
 def _dimension(v: Verdict) -> Fault | None:
@@ -220,12 +228,12 @@ def _dimensions(count: int) -> str:
 
 
 _RULES: tuple[Callable[[Verdict], Fault | None], ...] = (
-    _numerics,
-    _unbent,
     _shape,
+    _unbent,
     _dimension,
     _rows,
     _pca,
+    _numerics,
     _wild,
     _samples,
     _density,

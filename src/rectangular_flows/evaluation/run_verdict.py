@@ -9,7 +9,8 @@ from ..manifold import RectangularFlow
 from ..runs.prepared import Prepared
 from ..runs.saved import SavedRun
 from ..storage.files import write_atomically
-from .verdict import ENOUGH, Verdict, measure
+from .measure import measure
+from .verdict import ENOUGH, Verdict
 
 VERDICT = "verdict.json"
 

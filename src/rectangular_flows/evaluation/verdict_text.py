@@ -72,16 +72,16 @@ def lines(v: Verdict) -> list[tuple[str, str]]:
         )
         worst = sorted(k.columns.items(), key=lambda item: item[1])[:_WORST]
         if worst:
-            found.append(("  least kept", ", ".join(f"{name} {_percent(share)}" for name, share in worst)))
+            found.append(("… least", ", ".join(f"{name} {_percent(share)}" for name, share in worst)))
     if (s := v.samples) is not None:
         found += [
             (
-                "classifier, samples or data",
+                "samples with scatter: classifier",
                 f"{_percent(s.classifier)} ± {100 * s.standard_error:.1f}; "
                 f"real against real {_percent(s.classifier_floor)}, Gaussian mixture {_percent(s.classifier_mixture)}",
             ),
             (
-                "sliced Wasserstein-2, squared",
+                "… sliced Wasserstein-2, squared",
                 f"{s.wasserstein:.3g}; real against real {s.wasserstein_floor:.3g}, "
                 f"Gaussian mixture {s.wasserstein_mixture:.3g}",
             ),

@@ -55,7 +55,8 @@ def count_pieces(points: ArrayLike, length: float) -> int:
         (1, 2)
     """
     (x,) = same_columns(1, points=points)
-    pairs = KDTree(x).query_pairs(length, output_type="ndarray")
+    tree: Any = KDTree(x)  # type: ignore[no-untyped-call]
+    pairs = tree.query_pairs(length, output_type="ndarray")
     graph: Any = coo_matrix(  # type: ignore[no-untyped-call]
         (np.ones(len(pairs), dtype=bool), (pairs[:, 0], pairs[:, 1])), shape=(len(x), len(x))
     )

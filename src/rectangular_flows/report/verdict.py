@@ -9,7 +9,8 @@ from .page import Cards, Grid, Metric, Part
 
 def verdict_card(verdict: Verdict) -> Cards:
     """Good or not, and why."""
-    return Cards([Metric("Verdict", word(verdict), reason(verdict), good=verdict.good)])
+    why = reason(verdict)
+    return Cards([Metric("Verdict", word(verdict), f"{why[0].upper()}{why[1:]}", good=verdict.good)])
 
 
 def verdict_numbers(verdict: Verdict) -> list[Part]:
