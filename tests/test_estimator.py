@@ -155,7 +155,7 @@ def test_clones_and_repr():
 
 def test_a_summary_is_the_verdict_on_the_rows_held_out(tmp_path):
     X = np.random.default_rng(0).normal(size=(300, 3)) * [1, 1, 0.1]
-    est = RectangularFlowEstimator(latent_dim=2, epochs=2, random_state=0).fit(X)
+    est = rnf.RectangularFlowEstimator(latent_dim=2, epochs=2, random_state=0).fit(X)
     summary = est.summary()
     assert (summary.held_out, summary.train, summary.latent_dim) == (30, 270, 2)
     assert str(summary).splitlines()[-1] == summary.sentences
@@ -163,9 +163,9 @@ def test_a_summary_is_the_verdict_on_the_rows_held_out(tmp_path):
     new = np.random.default_rng(1).normal(size=(100, 3)) * [1, 1, 0.1]
     assert est.summary(new).held_out == 100
     est.save(tmp_path / "kept")
-    again = RectangularFlowEstimator.load(tmp_path / "kept")
+    again = rnf.RectangularFlowEstimator.load(tmp_path / "kept")
     assert again.summary() == summary
     assert again.summary(new).kept.share == pytest.approx(est.summary(new).kept.share)
-    RectangularFlowEstimator(latent_dim=2, epochs=1, random_state=0).fit(X).save(tmp_path / "without")
+    rnf.RectangularFlowEstimator(latent_dim=2, epochs=1, random_state=0).fit(X).save(tmp_path / "without")
     with pytest.raises(ValueError, match=r"Give rows of your own: summary\(X\)"):
-        RectangularFlowEstimator.load(tmp_path / "without").summary()
+        rnf.RectangularFlowEstimator.load(tmp_path / "without").summary()

@@ -318,6 +318,14 @@ def test_each_number_can_be_a_fault(good, part, change, name, advice):
     assert advice in f"{fault.what} {fault.advice}"
 
 
+def test_a_thin_bridge_is_said(good):
+    bridged = replace(good, shape=replace(good.shape, pieces=2, sample_pieces=1, between=0.021))
+    assert bridged.good
+    assert "A bridge joins the 2 pieces of the data on the manifold" in bridged.sentences
+    assert "2.1 % of its own samples lie where there are no data." in bridged.sentences
+    assert "bridge" not in good.sentences
+
+
 @pytest.mark.parametrize(
     ("part", "change"),
     [

@@ -57,7 +57,11 @@ def _merits(v: Verdict) -> str:
             f"samples with scatter are told from data {_percent(v.samples.classifier)} of the time (chance "
             f"{_percent(v.samples.classifier_floor)}, a Gaussian mixture's {_percent(v.samples.classifier_mixture)})"
         )
-    return ", and ".join(parts)
+    told = ", and ".join(parts)
+    if v.shape is not None and v.shape.pieces > v.shape.sample_pieces > 0:
+        told += f". A bridge joins the {v.shape.pieces} pieces of the data on the manifold, since one chart cannot part them"
+        told += f"; {_percent(v.shape.between)} of its own samples lie where there are no data"
+    return told
 
 
 def lines(v: Verdict) -> list[tuple[str, str]]:
