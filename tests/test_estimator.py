@@ -164,3 +164,21 @@ def test_clones_and_repr():
     estimator = rnf.RectangularFlowOutlierDetector(latent_dim=3, contamination=0.2)
     assert clone(estimator).get_params() == estimator.get_params()
     assert "contamination=0.2" in repr(estimator)
+
+
+def test_a_summary_is_the_verdict_on_the_rows_held_out(tmp_path):
+    X = np.random.default_rng(0).normal(size=(300, 3)) * [1, 1, 0.1]
+    est = rnf.RectangularFlowEstimator(latent_dim=2, epochs=2, random_state=0).fit(X)
+    summary = est.summary()
+    assert (summary.held_out, summary.train, summary.latent_dim) == (30, 270, 2)
+    assert str(summary).splitlines()[-1] == summary.sentences
+    assert est.summary() is summary
+    new = np.random.default_rng(1).normal(size=(100, 3)) * [1, 1, 0.1]
+    assert est.summary(new).held_out == 100
+    est.save(tmp_path / "kept")
+    again = rnf.RectangularFlowEstimator.load(tmp_path / "kept")
+    assert again.summary() == summary
+    assert again.summary(new).kept.share == pytest.approx(est.summary(new).kept.share)
+    rnf.RectangularFlowEstimator(latent_dim=2, epochs=1, random_state=0).fit(X).save(tmp_path / "without")
+    with pytest.raises(ValueError, match=r"Give rows of your own: summary\(X\)"):
+        rnf.RectangularFlowEstimator.load(tmp_path / "without").summary()

@@ -17,7 +17,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from .data.rows import shuffled
+from .evaluation.measure import measure
 from .evaluation.scores import SCORES, calibrate, score_rows
+from .evaluation.verdict import Verdict
 from .manifold import RectangularFlow
 from .runs.build import build_flow
 from .runs.calibration import Calibration
@@ -32,6 +34,7 @@ _GIVEN = (
     *("layers", "hidden", "latent", "beta", "target_error", "volume", "probes"),
     *("epochs", "batch_size", "learning_rate", "patience", "time", "dtype", "device"),
 )
+_SUMMARY_ROWS = 2_000  # held-out rows kept for it
 _AUTO_SHARE = 0.01  # of usual rows that contamination = "auto" lets be called outliers
 
 
@@ -114,6 +117,9 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     latent_dim_: int = field(init=False)
     n_features_in_: int = field(init=False)
     feature_names_in_: Array = field(init=False)
+    _verdict: Verdict | None = field(init=False)
+    _held_out: Tensor | None = field(init=False)
+    _trained_on: int | None = field(init=False)
 
     # --- fitting
 
@@ -155,6 +161,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         self.flow_ = flow
         self.history_ = [line.flat() for line in run.history]
         self.calibration_ = calibrate(flow, validation, train)
+        self._verdict, self._held_out, self._trained_on = None, validation[:_SUMMARY_ROWS], len(train)
         return self
 
     def _settings(self, seed: int, latent_dim: int) -> FitSettings:
@@ -261,6 +268,33 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         generator = torch.Generator().manual_seed(int(state.randint(2**31)))
         return self.flow_.sample(n_samples, generator=generator).cpu().numpy()
 
+    def summary(self, X: ArrayLike | None = None) -> Verdict:
+        """What the fit is worth: numbers beside those of plain methods, and one or two sentences; print it.
+
+        Args:
+            X: rows that ``fit`` has not seen, (N, D); by default those that it held out to choose the best weights.
+
+        Raises:
+            ValueError: no rows, in an estimator that was saved without a summary.
+        """
+        check_is_fitted(self)
+        if X is None and self._verdict is not None:
+            return self._verdict
+        rows = self._held_out if X is None else self._rows(X)
+        if rows is None:
+            raise ValueError(
+                "this estimator was saved without a summary, and its rows are not kept. Give rows of your own: summary(X); "
+                "or call summary() before save()"
+            )
+        if self.calibration_ is None or self.calibration_.reference is None:
+            raise ValueError("an estimator of version 0.1 does not keep what a summary needs; fit it again")
+        flow, names = self.flow_, getattr(self, "feature_names_in_", ())
+        known = flow.to_data_units(torch.from_numpy(self.calibration_.reference).to(flow.device, flow.dtype))
+        found = measure(flow, known, rows, [str(name) for name in names], count=self._trained_on)
+        if X is None:
+            self._verdict = found
+        return found
+
     # --- keeping
 
     def save(self, folder: str | Path) -> None:
@@ -278,6 +312,8 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             "feature_names_in": None if names is None else [str(name) for name in names],
             "history": self.history_,
             "calibration": None if self.calibration_ is None else self.calibration_.listed(),
+            "train_rows": self._trained_on,
+            "verdict": None if self._verdict is None else self._verdict.numbers(),
             **self._facts(),
         }
         save_model(self.flow_, folder, **{_FITTED: fitted})
@@ -304,6 +340,9 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             estimator.feature_names_in_ = np.array(fitted["feature_names_in"], dtype=object)
         estimator.history_ = fitted["history"]
         estimator.calibration_ = Calibration.of_estimator(fitted)
+        kept = fitted.get("verdict")
+        estimator._verdict = None if kept is None else Verdict.from_numbers(kept)
+        estimator._held_out, estimator._trained_on = None, fitted.get("train_rows")
         estimator._take_facts(fitted)
         return estimator
 

@@ -470,7 +470,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
         *,
         generator: torch.Generator | None = None,
         batch_size: int | None = None,
-        scatter: bool = False,
+        scatter: bool | Scatter = False,
     ) -> Tensor:
         """Independent draws from the model, (count, *data_shape); reproducible with a generator.
 
@@ -478,13 +478,14 @@ class RectangularFlow(Manifold, Described, nn.Module):
             count: how many.
             generator: of random numbers.
             batch_size: rows at a time.
-            scatter: with the scatter of data around the manifold, from the density in R^D; otherwise exactly on it.
+            scatter: with the scatter of data around the manifold, from the density in R^D, or from another one;
+                otherwise exactly on it.
         """
-        if not scatter:
+        if scatter is False:
             return super().sample(count, generator=generator, batch_size=batch_size)
         if count < 0:
             raise ValueError(f"expected a number of samples ≥ 0; got {count}")
-        density = self._scatter()
+        density = self._scatter() if scatter is True else scatter
         y = self._draw(density, count, generator)
         for _ in range(_REDRAWS):
             outside = ~density.inside(y)

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from rectangular_flows import SavedRun
 from rectangular_flows.evaluation.evaluate import evaluate_run
+from rectangular_flows.evaluation.verdict import Verdict
 from rectangular_flows.plots.curves import curve_data
 from rectangular_flows.plots.run import Drawing
 from rectangular_flows.report import run as page_of_a_run
@@ -28,8 +29,10 @@ def parts(page, title):
 def test_cards_are_the_numbers_of_the_evaluation(page):
     made = page()
     numbers = evaluate_run(SavedRun("table-run"))
-    assert json.loads(Path("table-run/evaluation.json").read_text()) == pytest.approx(numbers)
-    cards, text = parts(made, "In short")
+    kept = json.loads(Path("table-run/evaluation.json").read_text())
+    assert kept.pop("verdict") == json.loads(Path("table-run/verdict.json").read_text())
+    assert kept == pytest.approx(numbers)
+    _, cards, text = parts(made, "In short")
     shown = {card.label: (card.value, card.note) for card in cards.metrics}
     assert shown == {
         "Negative log-likelihood": (f"{numbers['negative_log_likelihood']:.4g}", "test rows, on the manifold"),
@@ -69,7 +72,7 @@ def test_earlier_numbers_of_samples_of_images_are_kept(page):
     earlier = {"fid": 3.25, "fid_floor": 1.5, "samples": 70, "kid": 0.1, "kid_floor": 0.0, "test_rows": 1}
     run = SavedRun("table-run")
     run.evaluation = earlier
-    numbers = page_of_a_run._evaluated(run)
+    numbers = page_of_a_run._evaluated(run, Verdict(1, 3, 96, 12))
     assert (numbers["fid"], numbers["samples"]) == (3.25, 70)
     assert numbers["test_rows"] == 12
 
@@ -100,7 +103,8 @@ def test_too_few_rows_give_a_page_without_numbers(page):
     config = Path("table-run/config.toml")
     text = config.read_text().replace("test_fraction = 0.1", "test_fraction = 0.03")
     config.write_text(text.partition("[record]")[0])  # without the fingerprints of the other split
-    (text,) = parts(page(), "In short")
+    card, text = parts(page(), "In short")
+    assert card.metrics[0].value == "Not judged"
     assert "No numbers: expected at least 10 test rows to evaluate on; got 3" in text.body
 
 

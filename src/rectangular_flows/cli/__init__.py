@@ -30,6 +30,7 @@ COMMANDS: dict[str, Command] = {
     "fit": Command("train on your own table or images, or on a known data set", ".fit"),
     "sample": Command("draw samples from a trained model", ".sample"),
     "score": Command("log-density, distance from the manifold and outlier score of every row", ".score"),
+    "show": Command("what a run is, and whether it is any good", ".show"),
     "evaluate": Command("how good a model is, on its test rows", ".evaluate"),
     "ood": Command("how well a model tells other data from its own, by each of its scores", ".ood"),
     "plot": Command("pictures of a run, as PNG files in RUN/figures", ".plot"),

@@ -26,6 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     from ..evaluation.evaluate import METRICS, evaluate_run, keep_evaluation
     from ..evaluation.images import find_network
+    from ..evaluation.run_verdict import verdict_of
     from ..runs.display import say
     from ..runs.saved import EVALUATION, SavedRun
 
@@ -37,7 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
     with console.status("evaluating …"):
         amounts = (arguments.samples, arguments.seed, arguments.rows)
         numbers = evaluate_run(saved, *amounts, network=network, console=console)
-    keep_evaluation(saved, numbers)
+        verdict = verdict_of(saved, again=True)
+    keep_evaluation(saved, {**numbers, "verdict": verdict.numbers()})
     table = Table(title=f"{saved.path}, {numbers['test_rows']} test rows", box=box.SIMPLE)
     for heading in ("", "value", "real against real"):
         table.add_column(heading, justify="left" if not heading else "right")
@@ -47,6 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     console.print(table)
     if "fid" in numbers:
         say(f"{numbers['samples']:,} samples against the first test images; beside it as many training images")
+    say(str(verdict))
     if missing:
         say(f"note: {missing}")
     say(f"numbers: {saved.path / EVALUATION}")

@@ -12,6 +12,7 @@ from .options import add_arguments as add_arguments
 from .options import refuse_changes, settings_in
 
 if TYPE_CHECKING:
+    from ..runs.prepared import Prepared
     from ..training import Run
 
 _FEW_STEPS = 100
@@ -25,6 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     from rich.console import Console
 
     from ..evaluation.scores import calibrate
+    from ..runs.display import say
     from ..runs.launch import run_settings
     from ..runs.saved import SavedRun
 
@@ -37,7 +39,9 @@ def run(arguments: argparse.Namespace) -> int:
     run, data = run_settings(settings, out, console=console, name=out.name, resume=bool(arguments.resume), **options)
     calibrate(run.flow.cpu(), data.validation, data.train, settings.training.validation_rows).save(out)
     if not arguments.quiet:
-        console.print(_summary(run, out, data.note), highlight=False, soft_wrap=True, markup=False)
+        say(_summary(run, out, data.note), console=console)
+        if run.flow.kind == "table":
+            say("", _verdict(run, out, data), console=console)
     return 0
 
 
@@ -70,6 +74,19 @@ def _summary(run: Run, out: Path, note: str) -> str:
             f"  rnf score {place} DATA -o scores.csv",
         ]
     )
+
+
+def _verdict(run: Run, out: Path, data: Prepared) -> str:
+    """What the fit is worth; kept with the run."""
+    from ..errors import NumericalError
+    from ..evaluation.run_verdict import judge, keep_verdict
+
+    try:
+        verdict = judge(run.flow, data)
+    except NumericalError as error:
+        return f"No verdict: {error}"
+    keep_verdict(out, verdict)
+    return str(verdict)
 
 
 def _name(preset: str | None, settings: FitSettings) -> str:

@@ -128,6 +128,15 @@ class Scatter(Described, nn.Module):
         scatter.weights.copy_(weights)
         return scatter
 
+    def alone(self, part: str) -> Scatter:
+        """The same with one of its parts, "manifold", "joint" or "plain", and without the others."""
+        if part not in PARTS:
+            raise ValueError(f"expected one of {', '.join(PARTS)}; got {part!r}")
+        found = copy.copy(self)
+        found._buffers = {**self._buffers, "weights": torch.zeros_like(self.weights)}
+        found.weights[PARTS.index(part)] = 1
+        return found
+
     def parts(self, at: Coordinates) -> Tensor:
         """Log-density of every row under each part, (B, parts), float64, in the model's units."""
         u, log_det = at.u.double(), at.log_det.double()

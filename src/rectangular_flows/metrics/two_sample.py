@@ -56,12 +56,14 @@ def sliced_wasserstein(samples: ArrayLike, data: ArrayLike, *, projections: int 
     return total / len(directions)
 
 
-def classifier_two_sample(samples: ArrayLike, data: ArrayLike, *, seed: int = 0) -> float:
+def classifier_two_sample(samples: ArrayLike, data: ArrayLike, *, seed: int = 0, trees: int = 100) -> float:
     """The classifier two-sample test: the held-out accuracy of gradient-boosted trees that classify samples and data.
 
     Samples (M, D) and data (N, D) are cut to equally many rows, at most 20,000, so that 0.5 is chance; each row is judged by
     trees fitted on the other four fifths. An accuracy clearly *below* 0.5 says that the two sets share rows: a row seen
     under one label in training is then met under the other.
+
+    ``trees`` bounds the trees of a classifier.
 
     Reference:
         Lopez-Paz & Oquab, *Revisiting classifier two-sample tests*, arXiv:1610.06545.
@@ -77,8 +79,8 @@ def classifier_two_sample(samples: ArrayLike, data: ArrayLike, *, seed: int = 0)
     rows = np.concatenate([_draw(x, size, random), _draw(y, size, random)])
     label = np.repeat([0, 1], size)
     folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=seed)
-    trees = HistGradientBoostingClassifier(random_state=seed)
-    decisions = cross_val_predict(trees, rows, label, cv=folds, method="decision_function")
+    model = HistGradientBoostingClassifier(random_state=seed, max_iter=trees)
+    decisions = cross_val_predict(model, rows, label, cv=folds, method="decision_function")
     return float(((decisions > 0) == label).mean())
 
 

@@ -9,12 +9,15 @@ import tomli_w
 
 from .._version import __version__
 from ..evaluation.evaluate import TooFewRowsError, evaluate_run, keep_evaluation
+from ..evaluation.run_verdict import verdict_of
+from ..evaluation.verdict import Verdict
 from ..plots.curves import Chart, Curve
 from ..plots.run import draw_run
 from ..runs.display import duration
 from ..runs.saved import SavedRun
 from ..training import Epoch
 from .page import Cards, Code, Metric, Page, Picture, Section, Text
+from .verdict import verdict_card, verdict_numbers
 
 _USE = """
 rnf sample {run} -n 1000 -o samples.csv
@@ -61,8 +64,9 @@ def run_page(run: SavedRun) -> Page:
     if not history:
         raise ValueError(f"{run.path} has no history yet; let it train for an epoch")
     drawings = draw_run(run)
+    verdict = verdict_of(run, again=True)
     try:
-        cards, missing = [Cards(_cards(_evaluated(run)))], ""
+        cards, missing = [Cards(_cards(_evaluated(run, verdict)))], ""
     except TooFewRowsError as error:
         cards, missing = [], f"\n\nNo numbers: {error}."
     facts = (
@@ -75,11 +79,12 @@ def run_page(run: SavedRun) -> Page:
         "reconstruction error."
     )
     note = f"\n\n{data.note}" if data.note else ""
+    parts = [verdict_card(verdict), *cards, *verdict_numbers(verdict), Text(what + note + missing)]
     return Page(
         run.path.name,
         f"A rectangular flow with {flow.latent_dim} of {flow.ambient_dim} dimensions.",
         [
-            Section("In short", [*cards, Text(what + note + missing)]),
+            Section("In short", parts),
             Section("Figures", [Picture(d.figure, d.caption, d.caption) for d in drawings]),
             Section("How training went", training_charts({run.path.name: history})),
             Section("Use it", [Code((_USE_IMAGES if images else _USE).format(run=run.path).strip(), "shell")]),
@@ -106,12 +111,12 @@ def training_charts(histories: Mapping[str, Sequence[Epoch]]) -> list[Chart]:
     ]
 
 
-def _evaluated(run: SavedRun) -> dict[str, Any]:
+def _evaluated(run: SavedRun, verdict: Verdict) -> dict[str, Any]:
     """The evaluation of a run; of its samples of images, which takes long, what an earlier one found of this model."""
     earlier, numbers = run.evaluation or {}, evaluate_run(run)
     if "fid" in earlier:  # which is removed with the model it was computed of
         numbers = {**earlier, **numbers, "samples": earlier["samples"]}
-    keep_evaluation(run, numbers)
+    keep_evaluation(run, {**numbers, "verdict": verdict.numbers()})
     return numbers
 
 

@@ -29,7 +29,10 @@ from .run import Epoch, Run
 CONFIG, HISTORY, TABLE, CHECKPOINT = "config.toml", "metrics.jsonl", "metrics.csv", "checkpoint"
 FAILURE = "failure.txt"
 # made from a model, and removed with it
-DERIVED = (FAILURE, "calibration.safetensors", "evaluation.json", "report.html", "circle.json", "tabular.json")
+DERIVED = (
+    *(FAILURE, "calibration.safetensors", "evaluation.json", "verdict.json", "report.html"),
+    *("circle.json", "tabular.json"),
+)
 
 
 class RunFolder:

@@ -1,0 +1,51 @@
+"""The verdict on a run: on its test rows, kept in its folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from ..manifold import RectangularFlow
+from ..runs.prepared import Prepared
+from ..runs.saved import SavedRun
+from ..storage.files import write_atomically
+from .measure import measure
+from .verdict import ENOUGH, Verdict
+
+VERDICT = "verdict.json"
+
+
+def judge(flow: RectangularFlow, data: Prepared, seed: int = 0) -> Verdict:
+    """The verdict on the test rows, or where these are too few on the validation rows."""
+    enough = len(data.test) >= ENOUGH or len(data.test) >= len(data.validation)
+    return measure(flow, data.train, data.test if enough else data.validation, data.columns, seed=seed)
+
+
+def keep_verdict(folder: Path, verdict: Verdict) -> None:
+    """Write it to the run folder."""
+    write_atomically(folder / VERDICT, json.dumps(verdict.numbers(), indent=1) + "\n")
+
+
+def kept_verdict(run: SavedRun) -> Verdict | None:
+    """The verdict that was kept with a run or an estimator; None where there is none."""
+    path = run.path / VERDICT
+    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    kept = kept or run.facts.get("estimator", {}).get("verdict")
+    return None if kept is None else Verdict.from_numbers(kept)
+
+
+def verdict_of(run: SavedRun, *, again: bool = False) -> Verdict:
+    """That which was kept with the run, or a new one, which is then kept.
+
+    Args:
+        run: finished or not.
+        again: whether to judge anew.
+
+    Raises:
+        ValueError: the run does not know its data.
+    """
+    if not again and (kept := kept_verdict(run)) is not None:
+        return kept
+    found = judge(run.flow, run.data)
+    keep_verdict(run.path, found)
+    return found
