@@ -386,7 +386,7 @@ def test_a_column_of_text(tmp_path, suffix):
     if suffix == "parquet":
         pytest.importorskip("pyarrow")
     path, names = tmp_path / f"scores.{suffix}", ['a, "b".png', "é/c.png"]
-    write_table(path, ["x", "y"], np.array([[1.5, 2.0], [3.0, 4.25]]), text=("file", names))
+    write_table(path, ["x", "y"], np.array([[1.5, 2.0], [3.0, 4.25]]), text={"file": names})
     if suffix == "npz":
         with np.load(path) as file:
             assert file["text"].tolist() == names
@@ -400,4 +400,4 @@ def test_a_column_of_text(tmp_path, suffix):
             rows = list(csv.reader(file, delimiter="\t" if suffix == "tsv" else ","))
         assert rows == [["file", "x", "y"], [names[0], "1.5", "2"], [names[1], "3", "4.25"]]
     with pytest.raises(DataError, match="Expected a text for each of 2 rows; got 1"):
-        write_table(path, ["x"], np.zeros((2, 1)), text=("file", ["a"]))
+        write_table(path, ["x"], np.zeros((2, 1)), text={"file": ["a"]})

@@ -9,7 +9,8 @@ from rectangular_flows import flows
 from rectangular_flows.data.tables import read_table
 from rectangular_flows.errors import NonFiniteError
 from rectangular_flows.evaluation import scores
-from rectangular_flows.evaluation.scores import SCORES, Score, calibrate, register_score, score_file, score_rows
+from rectangular_flows.evaluation.scored import score_file
+from rectangular_flows.evaluation.scores import SCORES, Score, calibrate, register_score, score_rows
 from rectangular_flows.metrics.out_of_distribution import CombinedScore
 from rectangular_flows.runs.calibration import Calibration
 from tests.conftest import shaken

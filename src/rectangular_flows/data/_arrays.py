@@ -70,18 +70,9 @@ def read_npz(path: Path, choose: Choose) -> Read:
 
 def read_parquet(path: Path, choose: Choose) -> Read:
     """Numeric columns of a Parquet file; nulls become NaN."""
-    arrow, parquet = load_pyarrow()
-    try:
-        file = parquet.ParquetFile(path)
-        names = tuple(file.schema_arrow.names)
-        check_names(names, f"'{path}'")
-        kept = choose(names)
-        table = file.read(columns=[names[i] for i in kept])
-    except DataError:
-        raise
-    except (arrow.ArrowException, OSError) as error:
-        raise DataError(f"Expected a Parquet file; cannot read '{path}': {error}") from error
-    kinds = {names[i]: table.schema.field(names[i]).type for i in kept}
+    arrow, _ = load_pyarrow()
+    table, chosen = _parquet_columns(path, choose)
+    kinds = {name: table.schema.field(name).type for name in chosen}
     numeric = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean, arrow.types.is_decimal)
     text = [name for name, kind in kinds.items() if not any(test(kind) for test in numeric)]
     if text:
@@ -90,10 +81,31 @@ def read_parquet(path: Path, choose: Choose) -> Read:
             f"Leave them out: --exclude {as_option(text)}."
         )
     single = all(arrow.types.is_float32(kind) for kind in kinds.values())
-    values = np.empty((table.num_rows, len(kept)), dtype=np.float32 if single else np.float64)
+    values = np.empty((table.num_rows, len(kinds)), dtype=np.float32 if single else np.float64)
     for i, name in enumerate(kinds):
         values[:, i] = table[name].cast("float32" if single else "float64").to_numpy()
     return values, tuple(kinds), True
+
+
+def read_parquet_text(path: Path, choose: Choose) -> dict[str, list[str]]:
+    """Columns of a Parquet file of any type, as text; nulls become ''."""
+    table, chosen = _parquet_columns(path, choose)
+    return {name: ["" if cell is None else str(cell) for cell in table[name].to_pylist()] for name in chosen}
+
+
+def _parquet_columns(path: Path, choose: Choose) -> tuple[Any, list[str]]:
+    """The columns chosen as a pyarrow table, and their names in the order chosen."""
+    arrow, parquet = load_pyarrow()
+    try:
+        file = parquet.ParquetFile(path)
+        names = tuple(file.schema_arrow.names)
+        check_names(names, f"'{path}'")
+        chosen = [names[i] for i in choose(names)]
+        return file.read(columns=chosen), chosen
+    except DataError:
+        raise
+    except (arrow.ArrowException, OSError) as error:
+        raise DataError(f"Expected a Parquet file; cannot read '{path}': {error}") from error
 
 
 def load_pyarrow() -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ import gzip
 import io
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
@@ -35,6 +36,11 @@ class _Layout:
     first_line: int  # line number of the row that set the width
     skip: int  # physical lines up to and including the header
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the columns: x1, x2, … without a header."""
+        return self.header or tuple(f"x{i + 1}" for i in range(self.width))
+
 
 def read_delimited(
     path: Path, suffix: str, choose: Choose
@@ -49,13 +55,36 @@ def read_delimited(
     Returns:
         values (N, kept), float64; the names kept; whether the file had a header; data row (0-based) → line number.
     """
-    try:
+    with _readable(path):
         layout = _look(path, suffix)
-        names = layout.header or tuple(f"x{i + 1}" for i in range(layout.width))
+        names = layout.names
         kept = choose(names)
         values = _plain(path, layout, kept)
         if values is None:
             values = _careful(path, layout, names, kept)
+    return values, tuple(names[i] for i in kept), layout.header is not None, lambda row: _line_of(path, layout, row)
+
+
+def read_cells(path: Path, suffix: str, choose: Choose) -> dict[str, list[str]]:
+    """Some columns of a text table as they stand, without the blanks around them: name → one text a row.
+
+    The arguments are those of :func:`read_delimited`.
+    """
+    with _readable(path), _open(path) as file:
+        layout = _look(path, suffix)
+        kept = choose(layout.names)
+        rows = [cells for line, cells in _rows(iter(file), layout.delimiter) if line > layout.skip]
+        short = [len(cells) for cells in rows if len(cells) < layout.width]
+        if short:
+            raise DataError(f"'{path}': expected {layout.width} cells in every row; got {short[0]} in one.")
+        return {layout.names[i]: [cells[i].strip() for cells in rows] for i in kept}
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Errors of files that are not text, as ours."""
+    try:
+        yield
     except UnicodeDecodeError as error:
         raise DataError(
             f"'{path}' is not UTF-8 text ({error.reason}, byte {error.start}). Save it as UTF-8."
@@ -64,7 +93,6 @@ def read_delimited(
         raise DataError(f"'{path}' is not a whole gzip file: {error}. Compress or copy it again.") from error
     except csv.Error as error:
         raise DataError(f"'{path}' is not a text table: {error}.") from error
-    return values, tuple(names[i] for i in kept), layout.header is not None, lambda row: _line_of(path, layout, row)
 
 
 def cell_value(cell: str) -> float | None:

@@ -10,7 +10,7 @@ import csv
 import gzip
 import hashlib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,8 @@ import numpy as np
 
 from ..spelling import nearest
 from ..storage.files import replacing
-from ._arrays import load_pyarrow, read_npy, read_npz, read_parquet
-from ._delimited import read_delimited
+from ._arrays import load_pyarrow, read_npy, read_npz, read_parquet, read_parquet_text
+from ._delimited import read_cells, read_delimited
 from ._files import Array, as_option, choose_columns, existing_file, listing, parts_of
 from ._files import DataError as DataError
 from ._files import MissingFileError as MissingFileError
@@ -90,6 +90,31 @@ def read_table(
     if not len(values):
         raise DataError(f"Expected rows of numbers; got '{path}' with {len(kept)} columns and no rows.")
     return _without_invalid(table, drop_invalid, row_name, row_number)
+
+
+def read_text_columns(path: str | Path, columns: Sequence[str]) -> dict[str, list[str]]:
+    """Columns of a file as they stand there, text or numbers, name → a text for each of its rows.
+
+    Args:
+        path: as for :func:`read_table`.
+        columns: names, or positions from 1.
+
+    Raises:
+        DataError: there is no such column.
+    """
+    path = Path(path)
+    existing_file(path)
+    suffix = _suffix(path)
+
+    def choose(names: tuple[str, ...]) -> list[int]:
+        return choose_columns(names, columns, None, str(path))
+
+    if suffix in _TEXT:
+        return read_cells(path, suffix, choose)
+    if suffix == ".parquet":
+        return read_parquet_text(path, choose)
+    values, names, _ = {".npy": read_npy, ".npz": read_npz}[suffix](path, choose)
+    return {name: [repr(cell).removesuffix(".0") for cell in values[:, i].tolist()] for i, name in enumerate(names)}
 
 
 class ByPositionWarning(UserWarning):
@@ -208,7 +233,7 @@ def check_table(table: Table, latent_dim: int | None) -> None:
 
 
 def write_table(
-    path: str | Path, columns: Sequence[str], values: Array, *, text: tuple[str, Sequence[str]] | None = None
+    path: str | Path, columns: Sequence[str], values: Array, *, text: Mapping[str, Sequence[str]] | None = None
 ) -> None:
     """Write a table by suffix: .csv, .tsv (each also .gz), .npy (no names), .npz, .parquet.
 
@@ -219,15 +244,17 @@ def write_table(
         path: of the file.
         columns: names of the columns.
         values: (N, columns).
-        text: the name and the N texts of one more column, before the others; called 'text' in a .npz file, and left out
-            of a .npy file.
+        text: names and the N texts of more columns, before the others; in a .npz file 'text', (N,) or (N, their number),
+            and left out of a .npy file.
     """
     path = Path(path)
     suffix = _suffix(path)
+    text = text or {}
     if values.ndim != 2 or values.shape[1] != len(columns):
         raise DataError(f"Expected values of shape (N, {len(columns)}), one column a name; got {values.shape}.")
-    if text is not None and len(text[1]) != len(values):
-        raise DataError(f"Expected a text for each of {len(values)} rows; got {len(text[1])}.")
+    for texts in text.values():
+        if len(texts) != len(values):
+            raise DataError(f"Expected a text for each of {len(values)} rows; got {len(texts)}.")
     try:
         with replacing(path) as temporary:
             if suffix in _TEXT:
@@ -236,17 +263,16 @@ def write_table(
             elif suffix == ".parquet":
                 arrow, parquet = load_pyarrow()
                 arrays = [arrow.array(np.ascontiguousarray(column)) for column in values.T]
-                names = list(columns)
-                if text is not None:
-                    names, arrays = [text[0], *names], [arrow.array(list(text[1])), *arrays]
-                parquet.write_table(arrow.Table.from_arrays(arrays, names=names), temporary)
+                arrays = [*(arrow.array(list(texts)) for texts in text.values()), *arrays]
+                parquet.write_table(arrow.Table.from_arrays(arrays, names=[*text, *columns]), temporary)
             elif suffix == ".npy":
                 with open(temporary, "wb") as file:  # a path would get numpy's suffix added
                     np.save(file, values)
             else:
                 kept = {"data": values, "columns": np.array(columns, dtype=np.str_)}
-                if text is not None:
-                    kept["text"] = np.array(text[1], dtype=np.str_)
+                if text:
+                    texts = [np.array(part, dtype=np.str_) for part in text.values()]
+                    kept["text"] = texts[0] if len(texts) == 1 else np.stack(texts, axis=1)
                 with open(temporary, "wb") as file:
                     np.savez(file, **kept)  # type: ignore[arg-type]
     except OSError as error:
@@ -259,7 +285,7 @@ def _write_text(
     columns: Sequence[str],
     values: Array,
     compress: bool,
-    text: tuple[str, Sequence[str]] | None,
+    text: Mapping[str, Sequence[str]],
 ) -> None:
     if values.dtype.kind == "b":
         values = values.astype(np.int8)
@@ -267,15 +293,15 @@ def _write_text(
     opener: Any = gzip.open if compress else open
     with opener(path, "wt", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, delimiter=delimiter, lineterminator="\n")
-        writer.writerow([*([] if text is None else [text[0]]), *columns])
-        texts = iter(() if text is None else text[1])
+        writer.writerow([*text, *columns])
+        texts = zip(*text.values(), strict=True)
         for part in parts_of(values):
             for row in values[part].tolist():
                 cells = [f"{cell:.9g}" if single else repr(cell).removesuffix(".0") for cell in row]
-                if text is None:
+                if not text:
                     file.write(delimiter.join(cells) + "\n")
                 else:  # the text may need quotes
-                    writer.writerow([next(texts), *cells])
+                    writer.writerow([*next(texts), *cells])
 
 
 def _suffix(path: Path) -> str:
