@@ -271,8 +271,8 @@ def write_table(
             else:
                 kept = {"data": values, "columns": np.array(columns, dtype=np.str_)}
                 if text:
-                    texts = [np.array(part, dtype=np.str_) for part in text.values()]
-                    kept["text"] = texts[0] if len(texts) == 1 else np.stack(texts, axis=1)
+                    cells = [np.array(part, dtype=np.str_) for part in text.values()]
+                    kept["text"] = cells[0] if len(cells) == 1 else np.stack(cells, axis=1)
                 with open(temporary, "wb") as file:
                     np.savez(file, **kept)  # type: ignore[arg-type]
     except OSError as error:

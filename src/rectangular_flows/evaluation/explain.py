@@ -3,8 +3,8 @@ r"""Why a row is unusual: what each of its columns adds to the outlier score, an
 A row is repaired, one column at a time: of all columns, the one whose best other value lowers the outlier score s most is
 given that value, and the column's contribution is by how much s falls. The values tried in a column are those of the known
 rows that are nearest by all *other* columns, so a value is judged by what goes with it. This goes on until the row is no
-more unusual than half of the usual ones, or no column helps. What is left of s is shared by squared distance from the nearest
-typical point (model units), so that
+more unusual than half of the usual ones, or no column helps. What is left of s is shared by squared distance from the
+nearest typical point (model units), so that
 
 .. math:: \sum_j c_j(x) = s(x), \qquad c_j \ge 0, \text{ in nats.}
 
@@ -25,6 +25,7 @@ from ..errors import NumericalError
 from ..manifold import RectangularFlow, Scores
 from ..metrics.arrays import Array
 from ..runs.calibration import Calibration
+from ..runs.saved import SavedRun
 from .scores import score_rows
 
 _NEAREST = 5  # known rows whose values are tried in a column
@@ -59,9 +60,9 @@ class Explanation:
         parts |= {"difference": self.difference} if difference else {}
         return {f"{part}_{c}": values[:, j] for part, values in parts.items() for j, c in enumerate(self.columns)}
 
-    def most_unusual(self, count: int) -> Array:
-        """The indices of the rows with the largest scores, falling, (count,)."""
-        return np.argsort(-self.score, kind="stable")[:count]
+    def most_unusual(self, count: int) -> list[int]:
+        """The indices of the rows with the largest scores, falling."""
+        return [int(i) for i in np.argsort(-self.score, kind="stable")[:count]]
 
     def reasons(self, row: int, most: int = 3) -> list[Reason]:
         """The columns that add most to the score of a row, largest first; those that add a tenth of the first, at least."""
@@ -92,6 +93,55 @@ class Reason:
         return f"{self.column} = {self.value:.4g}, typical {self.nearest:.4g} ({self.nats:.3g} nats)"
 
 
+@dataclass(frozen=True)
+class UnusualRow:
+    """An unusual row: its name, its outlier score and p-value, and the columns that add most to the score.
+
+    ``most_unusual_possible``: no usual row is as unusual, so that the p-value is only a bound.
+    """
+
+    name: str
+    score: float
+    p_value: float
+    most_unusual_possible: bool
+    reasons: list[Reason]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name}: outlier score {self.score:.3g}, p = {self.p_value:.2g}; {'; '.join(map(str, self.reasons))}"
+        )
+
+
+def unusual_rows(run: SavedRun, rows: Rows, name: str, count: int = 6) -> list[UnusualRow]:
+    """The most unusual of some rows, and why; none where the run has no density in all columns.
+
+    Args:
+        run: of a table.
+        rows: (N, D).
+        name: of a row, before its number.
+        count: how many.
+    """
+    flow, calibration = run.flow, run.calibration
+    if not can_explain(flow, calibration) or run.sphere is not None or not len(rows):
+        return []
+    assert calibration is not None
+    score = calibration.outlier_score(score_rows(flow, rows))
+    order = np.argsort(-score, kind="stable")[:count]
+    found = explain(flow, calibration, take(rows, torch.from_numpy(order.copy()), dtype=flow.dtype), run.columns)
+    p = calibration.p_value(found.score)
+    least = 1 / (len(calibration.usual) + 1)
+    return [
+        UnusualRow(f"{name} {row + 1}", float(found.score[i]), float(p[i]), p[i] <= least, found.reasons(i, 4))
+        for i, row in enumerate(order)
+    ]
+
+
+def can_explain(flow: RectangularFlow, calibration: Calibration | None) -> bool:
+    """Whether a model has what an explanation needs: a density in all columns of a table, and known rows."""
+    known = calibration is not None and calibration.reference is not None
+    return flow.kind == "table" and flow.scatter is not None and known
+
+
 @torch.no_grad()
 def explain(
     flow: RectangularFlow,
@@ -117,7 +167,7 @@ def explain(
     """
     if flow.kind == "image":
         raise ValueError("explanations are for tables; this is a model of images")
-    if flow.scatter is None or calibration is None or calibration.reference is None:
+    if not can_explain(flow, calibration) or calibration is None or calibration.reference is None:
         raise ValueError(
             "an explanation needs a density in all columns and a calibration, which this model has not: it was not "
             "finished, made by version 0.1, or saved without them. Train it again"

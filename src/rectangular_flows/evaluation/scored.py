@@ -79,11 +79,11 @@ def score_file(
         if ids:
             raise ValueError("--id is for tables; this is a model of images, whose files are named in any case")
         rows = run.rows(source)
-        numbers = np.arange(1, len(rows) + 1)
+        numbers = np.arange(1.0, len(rows) + 1)
     else:
         table = run.table(source, drop_invalid)
         rows = torch.from_numpy(np.array(table.values)).to(flow.dtype)
-        numbers = np.arange(1, len(rows) + 1) if table.kept is None else table.kept
+        numbers = np.arange(1.0, len(rows) + 1) if table.kept is None else table.kept.astype(np.float64)
         if table.kept is not None:
             left_out = f"{table.dropped} of {table.dropped + len(rows)} rows have missing or infinite values"
             notes.append(f"{left_out} and were left out; the column 'row' says which are left, from 1")
@@ -119,4 +119,4 @@ def _identifiers(source: str, ids: Sequence[str], numbers: Array, total: int) ->
     for name, cells in texts.items():
         if len(cells) != total:
             raise DataError(f"Expected {total} identifiers in column '{name}' of '{source}'; got {len(cells)}.")
-    return {name: [cells[i - 1] for i in numbers] for name, cells in texts.items()}
+    return {name: [cells[i - 1] for i in numbers.astype(int)] for name, cells in texts.items()}

@@ -6,6 +6,7 @@ from .detection import Histogram, draw_detection
 from .dimension import draw_dimension
 from .earth import draw_earth
 from .images import draw_interpolations, draw_latent_grid, draw_reconstructions, draw_samples
+from .reasons import draw_reasons
 from .tables import draw_manifold, draw_pairs
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "draw_latent_grid",
     "draw_manifold",
     "draw_pairs",
+    "draw_reasons",
     "draw_reconstructions",
     "draw_samples",
 ]
