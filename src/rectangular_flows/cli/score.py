@@ -47,6 +47,6 @@ def run(arguments: argparse.Namespace) -> int:
         f"{len(scored.columns['log_density'])} rows in {arguments.output}: mean log-density {means['log_density']:.4g}, "
         f"mean reconstruction error {means['reconstruction_error']:.4g}",
         *(["the most unusual:"] if scored.explanation else []),
-        *scored.most_unusual(),
+        *map(str, scored.most_unusual()),
     )
     return 0

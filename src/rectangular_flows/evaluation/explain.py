@@ -46,6 +46,7 @@ class Explanation:
         nearest: the nearest typical point on the manifold, (N, D), in the units of the data.
         difference: of the row from it, (N, D).
         columns: D names.
+        p_value: of the outlier scores, (N,).
     """
 
     score: Array
@@ -53,6 +54,7 @@ class Explanation:
     nearest: Array
     difference: Array
     columns: tuple[str, ...]
+    p_value: Array
 
     def table(self, difference: bool = False) -> dict[str, Array]:
         """As columns of a file: ``why_COLUMN``, ``nearest_COLUMN`` and, if asked for, ``difference_COLUMN``."""
@@ -60,9 +62,17 @@ class Explanation:
         parts |= {"difference": self.difference} if difference else {}
         return {f"{part}_{c}": values[:, j] for part, values in parts.items() for j, c in enumerate(self.columns)}
 
-    def most_unusual(self, count: int) -> list[int]:
-        """The indices of the rows with the largest scores, falling."""
-        return [int(i) for i in np.argsort(-self.score, kind="stable")[:count]]
+    def most_unusual(
+        self, count: int = 5, name: Callable[[int], str] = lambda row: f"row {row + 1}"
+    ) -> list[UnusualRow]:
+        """The rows with the largest scores, falling, and their reasons.
+
+        Args:
+            count: how many.
+            name: of a row by its index.
+        """
+        order = [int(i) for i in np.argsort(-self.score, kind="stable")[:count]]
+        return [UnusualRow(i, name(i), float(self.score[i]), float(self.p_value[i]), self.reasons(i)) for i in order]
 
     def reasons(self, row: int, most: int = 3) -> list[Reason]:
         """The columns that add most to the score of a row, largest first; those that add a tenth of the first, at least."""
@@ -95,15 +105,12 @@ class Reason:
 
 @dataclass(frozen=True)
 class UnusualRow:
-    """An unusual row: its name, its outlier score and p-value, and the columns that add most to the score.
+    """An unusual row: its index and name, its outlier score and p-value, and the columns that add most to the score."""
 
-    ``most_unusual_possible``: no usual row is as unusual, so that the p-value is only a bound.
-    """
-
+    index: int
     name: str
     score: float
     p_value: float
-    most_unusual_possible: bool
     reasons: list[Reason]
 
     def __str__(self) -> str:
@@ -122,18 +129,12 @@ def unusual_rows(run: SavedRun, rows: Rows, name: str, count: int = 6) -> list[U
         count: how many.
     """
     flow, calibration = run.flow, run.calibration
-    if not can_explain(flow, calibration) or run.sphere is not None or not len(rows):
+    if not can_explain(flow, calibration) or calibration is None or run.sphere is not None or not len(rows):
         return []
-    assert calibration is not None
     score = calibration.outlier_score(score_rows(flow, rows))
-    order = np.argsort(-score, kind="stable")[:count]
-    found = explain(flow, calibration, take(rows, torch.from_numpy(order.copy()), dtype=flow.dtype), run.columns)
-    p = calibration.p_value(found.score)
-    least = 1 / (len(calibration.usual) + 1)
-    return [
-        UnusualRow(f"{name} {row + 1}", float(found.score[i]), float(p[i]), p[i] <= least, found.reasons(i, 4))
-        for i, row in enumerate(order)
-    ]
+    order = np.sort(np.argsort(-score, kind="stable")[:count])
+    found = explain(flow, calibration, take(rows, torch.from_numpy(order), dtype=flow.dtype), run.columns)
+    return found.most_unusual(count, lambda row: f"{name} {order[row] + 1}")
 
 
 def can_explain(flow: RectangularFlow, calibration: Calibration | None) -> bool:
@@ -180,7 +181,8 @@ def explain(
     parts = [repair(y[i : i + step], whole[i : i + step]) for i in range(0, len(y), step)]
     nearest = repair.to_data(torch.cat([part[1] for part in parts])).cpu().double().numpy()
     difference = take(rows, slice(None)).double().numpy() - nearest
-    return Explanation(whole, np.concatenate([part[0] for part in parts]), nearest, difference, tuple(columns))
+    contributions = np.concatenate([part[0] for part in parts])
+    return Explanation(whole, contributions, nearest, difference, tuple(columns), calibration.p_value(whole))
 
 
 class _Repair:

@@ -13,7 +13,7 @@ from ..data.images import picture_names
 from ..data.tables import DataError, read_text_columns, write_table
 from ..metrics.arrays import Array
 from ..runs.saved import SavedRun
-from .explain import Explanation, explain
+from .explain import Explanation, UnusualRow, explain
 from .scores import SCORES, score_rows
 
 
@@ -38,16 +38,14 @@ class ScoredRows:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_table(path, list(self.columns), np.stack(list(self.columns.values()), axis=1), text=self.texts)
 
-    def most_unusual(self, count: int = 5) -> list[str]:
-        """A line for each of the most unusual rows: which, how unusual, and why."""
-        if self.explanation is None:
-            return []
-        lines = []
-        for i in self.explanation.most_unusual(count):
-            name = ", ".join([f"row {self.columns['row'][i]:.0f}", *(f"{k} {v[i]}" for k, v in self.texts.items())])
-            facts = f"outlier score {self.explanation.score[i]:.3g}, p = {self.columns['p_value'][i]:.2g}"
-            lines.append(f"{name}: {facts}; " + "; ".join(map(str, self.explanation.reasons(i))))
-        return lines
+    def most_unusual(self, count: int = 5) -> list[UnusualRow]:
+        """The most unusual rows and why; none without an explanation."""
+
+        def name(row: int) -> str:
+            ids = "; ".join(f"{column} {cells[row]}" for column, cells in self.texts.items())
+            return f"row {self.columns['row'][row]:.0f}" + (f" ({ids})" if ids else "")
+
+        return [] if self.explanation is None else self.explanation.most_unusual(count, name)
 
 
 def score_file(

@@ -44,7 +44,7 @@ def _draw_row(axis: Axes, row: UnusualRow, most: int, longest: float) -> None:
         axis.text(0, place - 0.27, literal(name), fontsize=9, color=INK, va="bottom")
         text = f"{reason.value:.4g}, typical {reason.nearest:.4g}"
         axis.text(1.1 * longest, place - 0.27, text, fontsize=8.5, color=MUTED, va="bottom", ha="right")
-    axis.set(xlim=(0, 1.1 * longest), ylim=(most - 0.5, -0.75), yticks=[])
-    p = f"p ≤ {row.p_value:.2g}" if row.most_unusual_possible else f"p = {row.p_value:.2g}"
-    title(axis, row.name, f"outlier score {row.score:.3g}, {p}")
+    axis.set(xlim=(0, 1.1 * longest), ylim=(most - 0.5, -0.9), yticks=[])
+    title(axis, row.name, f"outlier score {row.score:.3g}, p = {row.p_value:.2g}")
     plain(axis)
+    axis.spines["left"].set_visible(False)
