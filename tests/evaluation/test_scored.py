@@ -15,7 +15,9 @@ SETTINGS = {"latent_dim": 1, "epochs": 1, "layers": 1, "hidden": (4,), "latent":
 def helix(rows, seed=0):
     random = np.random.default_rng(seed)
     angle = random.normal(size=rows)
-    return np.stack([np.cos(angle), np.sin(angle), 100 * angle], axis=1) + [0.05, 0.05, 5] * random.normal(size=(rows, 3))
+    return np.stack([np.cos(angle), np.sin(angle), 100 * angle], axis=1) + [0.05, 0.05, 5] * random.normal(
+        size=(rows, 3)
+    )
 
 
 @pytest.fixture(scope="module")
