@@ -2,9 +2,11 @@
 
 import numpy as np
 import pytest
+import torch
 
 import rectangular_flows as rnf
 from rectangular_flows.data.tables import read_table
+from rectangular_flows.evaluation.explain import explain
 from rectangular_flows.evaluation.scored import score_file
 from rectangular_flows.plots.samples import sample_table, write_samples
 from tests.cli.command import run as run_command
@@ -92,7 +94,8 @@ def test_a_frame_gives_frames(saved, tmp_path):
     new = pandas.DataFrame(helix(6, 1), columns=frame.columns, index=list("uvwxyz"))
     for estimator in (fitted, rnf.RectangularFlowEstimator.load(tmp_path / "model")):
         assert list(estimator.sample(3).columns) == ["east", "north", "up"]
-        found, plain = estimator.explain(new), estimator.explain(new.to_numpy())
+        rows = torch.from_numpy(new.to_numpy().copy())
+        found, plain = estimator.explain(new), explain(estimator.flow_, estimator.calibration_, rows, new.columns)
         assert list(found.index) == list("uvwxyz")
         assert list(found.columns)[:2] == ["outlier_score", "why_east"]
         assert list(found.columns)[-1] == "difference_up"
