@@ -17,7 +17,7 @@ from rectangular_flows.cli import main
 from rectangular_flows.data import ImageRows
 from rectangular_flows.data.images import ImagesWarning, holds_images, images_like, picture_names
 from rectangular_flows.data.rows import Picked, check, pick, split, take
-from rectangular_flows.evaluation.scores import score_file
+from rectangular_flows.evaluation.scored import score_file
 from rectangular_flows.plots.samples import write_samples
 from rectangular_flows.runs.build import build_flow
 from rectangular_flows.runs.launch import run_settings

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -17,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from .data.rows import shuffled
+from .evaluation.explain import Explanation, explain
 from .evaluation.measure import measure
 from .evaluation.scores import SCORES, calibrate, score_rows
 from .evaluation.verdict import Verdict
@@ -82,6 +85,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         calibration_: the scores of held-out rows, for the outlier score.
         latent_dim_: d.
         n_features_in_: D.
+        data_frame_: whether ``fit`` was given a pandas DataFrame; ``sample`` then gives one.
 
     Example:
         >>> import numpy as np
@@ -120,6 +124,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     _verdict: Verdict | None = field(init=False)
     _held_out: Tensor | None = field(init=False)
     _trained_on: int | None = field(init=False)
+    data_frame_: bool = field(init=False)
 
     # --- fitting
 
@@ -158,7 +163,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 on_step=display.on_step,
                 on_epoch=display.on_epoch,
             )
-        self.flow_ = flow
+        self.flow_, self.data_frame_ = flow, _is_frame(X)
         self.history_ = [line.flat() for line in run.history]
         self.calibration_ = calibrate(flow, validation, train)
         self._verdict, self._held_out, self._trained_on = None, validation[:_SUMMARY_ROWS], len(train)
@@ -219,10 +224,11 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """Coordinates on the manifold, z = f†(x), (N, D) → (N, d)."""
         return self._apply("encode", self._rows(X))
 
-    def inverse_transform(self, Z: ArrayLike) -> Array:
-        """Points of the manifold, f(z), (N, d) → (N, D)."""
+    def inverse_transform(self, Z: ArrayLike) -> Any:
+        """Points of the manifold, f(z), (N, d) → (N, D); a DataFrame for a DataFrame."""
         check_is_fitted(self)
-        return self._apply("decode", torch.from_numpy(np.array(Z, dtype=np.float64)))
+        points = self._apply("decode", torch.from_numpy(np.array(Z, dtype=np.float64)))
+        return _frame(points, self._names, Z.index) if _is_frame(Z) else points  # type: ignore[union-attr]
 
     def reconstruction_error(self, X: ArrayLike) -> Array:
         """Squared distance of every row from its projection, in the units of X, (N,)."""
@@ -261,12 +267,44 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """
         return float(self.scores(X, "log_density_ambient")["log_density_ambient"].mean())
 
-    def sample(self, n_samples: int = 1, random_state: Any = None) -> Array:
-        """New rows, (n_samples, D); by ``random_state``, or else by the estimator's."""
+    def explain(self, X: ArrayLike) -> Any:
+        """Why rows are unusual: what each column adds to the outlier score, in nats, and the nearest typical point.
+
+        Returns:
+            An :class:`~rectangular_flows.evaluation.explain.Explanation`, with arrays ``score`` (N,), ``contributions``,
+            ``nearest`` and ``difference`` (N, D). For a DataFrame, a DataFrame with the columns ``outlier_score``,
+            ``why_COLUMN``, ``nearest_COLUMN`` and ``difference_COLUMN``.
+
+        Raises:
+            ValueError: the model has no density in all columns: version 0.1 made it.
+        """
+        found: Explanation = explain(self.flow_, self.calibration_, self._rows(X), self._names)
+        if not _is_frame(X):
+            return found
+        columns = {"outlier_score": found.score, **found.table(difference=True)}
+        return _frame(np.stack(list(columns.values()), axis=1), list(columns), X.index)  # type: ignore[union-attr]
+
+    def sample(self, n_samples: int = 1, random_state: Any = None, *, scatter: bool | None = None) -> Any:
+        """New rows, (n_samples, D); a DataFrame if ``fit`` was given one.
+
+        Args:
+            n_samples: how many.
+            random_state: of the draws; the estimator's unless given.
+            scatter: whether rows scatter around the manifold as data do, drawn from the density in all columns, or lie
+                exactly on it; None: they scatter, if the model has such a density.
+        """
         check_is_fitted(self)
         state = check_random_state(self.random_state if random_state is None else random_state)
         generator = torch.Generator().manual_seed(int(state.randint(2**31)))
-        return self.flow_.sample(n_samples, generator=generator).cpu().numpy()
+        scatter = self.flow_.scatter is not None if scatter is None else scatter
+        rows = self.flow_.sample(n_samples, generator=generator, scatter=scatter).cpu().numpy()
+        return _frame(rows, self._names) if self.data_frame_ else rows
+
+    @property
+    def _names(self) -> list[str]:
+        """Of the columns: x1, x2, … where X had none."""
+        names = getattr(self, "feature_names_in_", None)
+        return [f"x{i + 1}" for i in range(self.n_features_in_)] if names is None else [str(name) for name in names]
 
     def summary(self, X: ArrayLike | None = None) -> Verdict:
         """What the fit is worth: numbers beside those of plain methods, and one or two sentences; print it.
@@ -310,6 +348,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             "parameters": parameters,
             "n_features_in": self.n_features_in_,
             "feature_names_in": None if names is None else [str(name) for name in names],
+            "data_frame": self.data_frame_,
             "history": self.history_,
             "calibration": None if self.calibration_ is None else self.calibration_.listed(),
             "train_rows": self._trained_on,
@@ -338,6 +377,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         estimator.n_features_in_ = fitted["n_features_in"]
         if fitted["feature_names_in"] is not None:
             estimator.feature_names_in_ = np.array(fitted["feature_names_in"], dtype=object)
+        estimator.data_frame_ = fitted.get("data_frame", False)
         estimator.history_ = fitted["history"]
         estimator.calibration_ = Calibration.of_estimator(fitted)
         kept = fitted.get("verdict")
@@ -351,6 +391,21 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def _take_facts(self, fitted: dict[str, Any]) -> None:
         pass
+
+
+def _is_frame(X: Any) -> bool:
+    """Whether it is a pandas DataFrame; pandas is not imported for this."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(X, pandas.DataFrame)
+
+
+def _frame(values: Array, columns: list[str], index: Any = None) -> Any:
+    """As a DataFrame; as it is where pandas is not installed."""
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError:
+        return values
+    return pandas.DataFrame(values, index=index, columns=columns)
 
 
 def _plain(value: Any) -> Any:

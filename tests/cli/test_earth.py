@@ -10,7 +10,7 @@ from rectangular_flows.cli import main
 from rectangular_flows.data.rows import take
 from rectangular_flows.data.sphere import to_degrees
 from rectangular_flows.data.tables import DataError, read_table
-from rectangular_flows.evaluation.scores import score_file
+from rectangular_flows.evaluation.scored import score_file
 from rectangular_flows.plots.earth import draw_earth
 from rectangular_flows.plots.samples import OffSphereWarning, write_samples
 from rectangular_flows.runs.saved import SavedRun

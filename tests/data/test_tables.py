@@ -14,6 +14,7 @@ from rectangular_flows.data.tables import (
     check_table,
     match_columns,
     read_table,
+    read_text_columns,
     split_rows,
     write_table,
 )
@@ -396,7 +397,7 @@ def test_a_column_of_text(tmp_path, suffix):
     if suffix == "parquet":
         pytest.importorskip("pyarrow")
     path, names = tmp_path / f"scores.{suffix}", ['a, "b".png', "é/c.png"]
-    write_table(path, ["x", "y"], np.array([[1.5, 2.0], [3.0, 4.25]]), text=("file", names))
+    write_table(path, ["x", "y"], np.array([[1.5, 2.0], [3.0, 4.25]]), text={"file": names})
     if suffix == "npz":
         with np.load(path) as file:
             assert file["text"].tolist() == names
@@ -410,4 +411,21 @@ def test_a_column_of_text(tmp_path, suffix):
             rows = list(csv.reader(file, delimiter="\t" if suffix == "tsv" else ","))
         assert rows == [["file", "x", "y"], [names[0], "1.5", "2"], [names[1], "3", "4.25"]]
     with pytest.raises(DataError, match="Expected a text for each of 2 rows; got 1"):
-        write_table(path, ["x"], np.zeros((2, 1)), text=("file", ["a"]))
+        write_table(path, ["x"], np.zeros((2, 1)), text={"file": ["a"]})
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv.gz", ".npz", ".npy", ".parquet"])
+def test_columns_as_they_stand(tmp_path, suffix):
+    if suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+    path = tmp_path / f"a{suffix}"
+    text = {"who": ["Ann, B.", "#7"], "where": ["", "x"]}
+    write_table(path, ["x", "y"], np.array([[1.5, 2.0], [3.0, 4.25]]), text=text)
+    if suffix in (".npz", ".npy"):  # which hold numbers alone
+        assert read_text_columns(path, ["2"]).popitem()[1] == ["2", "4.25"]
+        return
+    assert read_text_columns(path, ["where", "who", "x"]) == {"where": ["", "x"], "who": ["Ann, B.", "#7"]} | {
+        "x": ["1.5", "3" if suffix != ".parquet" else "3.0"]
+    }
+    with pytest.raises(DataError, match="has no column 'whom'"):
+        read_text_columns(path, ["whom"])

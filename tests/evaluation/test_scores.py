@@ -8,8 +8,10 @@ import rectangular_flows as rnf
 from rectangular_flows import flows
 from rectangular_flows.data.tables import read_table
 from rectangular_flows.errors import NonFiniteError
+from rectangular_flows.evaluation import scored as scored_file
 from rectangular_flows.evaluation import scores
-from rectangular_flows.evaluation.scores import SCORES, Score, calibrate, register_score, score_file, score_rows
+from rectangular_flows.evaluation.scored import score_file
+from rectangular_flows.evaluation.scores import SCORES, Score, calibrate, register_score, score_rows
 from rectangular_flows.metrics.out_of_distribution import CombinedScore
 from rectangular_flows.runs.calibration import Calibration
 from tests.conftest import shaken
@@ -142,7 +144,8 @@ def detector(tmp_path_factory):
 def test_a_saved_detector_scores_as_it_does_in_python(detector, tmp_path):
     fitted, X, folder = detector
     scored = score_file(rnf.SavedRun(folder / "model"), str(folder / "x.csv"), coordinates=True)
-    assert list(scored.columns) == ["log_density", "reconstruction_error", "outlier_score", "z1", "z2"]
+    names = ["log_density", "reconstruction_error", "log_density_ambient", "outlier_score", "p_value"]
+    assert list(scored.columns) == ["row", *names, "z1", "z2"]
     assert scored.notes == []
     np.testing.assert_allclose(scored.columns["outlier_score"], -fitted.score_samples(X), rtol=1e-6)
     np.testing.assert_allclose(scored.columns["reconstruction_error"], fitted.reconstruction_error(X), rtol=1e-5)
@@ -157,7 +160,7 @@ def test_without_a_calibration_there_is_no_outlier_score(detector, tmp_path):
     fitted, _, folder = detector
     rnf.save(fitted.flow_, tmp_path / "plain")
     scored = score_file(rnf.SavedRun(tmp_path / "plain"), str(folder / "x.csv"))
-    assert list(scored.columns) == ["log_density", "reconstruction_error"]
+    assert list(scored.columns) == ["row", "log_density", "reconstruction_error", "log_density_ambient"]
     assert scored.notes == ["no outlier_score, which needs a calibration; it was saved without one"]
 
 
@@ -165,6 +168,7 @@ def test_a_score_from_outside_the_package(detector, monkeypatch):
     fitted, X, folder = detector
     monkeypatch.setattr(scores, "SCORES", dict(SCORES))
     monkeypatch.setattr(rnf.estimator, "SCORES", scores.SCORES)
+    monkeypatch.setattr(scored_file, "SCORES", scores.SCORES)
     register_score(Score("radius", "distance from 0 on the manifold", "", False, lambda s, _: s.z.norm(dim=1)))
     scored = score_file(rnf.SavedRun(folder / "model"), str(folder / "x.csv"))
     expected = np.linalg.norm(fitted.transform(X), axis=1)

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from rectangular_flows import SavedRun
 from rectangular_flows.evaluation.evaluate import evaluate_run
+from rectangular_flows.evaluation.explain import Reason, UnusualRow
 from rectangular_flows.evaluation.verdict import Verdict
 from rectangular_flows.plots.curves import curve_data
 from rectangular_flows.plots.run import Drawing
@@ -66,6 +67,17 @@ def test_figures_settings_and_commands(page):
     assert "latent_dim = 1" in parts(made, "Settings")[0].body
     assert "rnf score table-run your-table.csv" in parts(made, "Use it")[0].body
     assert made.title == "table-run"
+
+
+def test_the_most_unusual_rows_are_shown_with_their_reasons(page, monkeypatch):
+    assert "The most unusual rows" not in [section.title for section in page().sections]  # a run of version 0.1
+    row = UnusualRow(3, "test row 4", 9.5, 0.01, [Reason("weight", 8.0, 412.0, 71.0)])
+    asked = []
+    monkeypatch.setattr(page_of_a_run, "unusual_rows", lambda run, rows, name: asked.append((len(rows), name)) or [row])
+    text, picture = parts(page(), "The most unusual rows")
+    assert asked == [(12, "test row")]
+    assert "rnf score table-run your-table.csv --explain" in text.body
+    assert picture.alt == "test row 4: outlier score 9.5, p = 0.01; weight = 412, typical 71 (8 nats)"
 
 
 def test_earlier_numbers_of_samples_of_images_are_kept(page):

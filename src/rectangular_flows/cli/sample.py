@@ -14,6 +14,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--count", type=int, default=1000, help="how many (default: %(default)s)")
     formats = "CSV, TSV, NPY, NPZ or Parquet (default: samples.csv); images: NPY, NPZ or one PNG (default: samples.npy)"
     parser.add_argument("-o", "--output", type=Path, help=formats)
+    text = (
+        "whether rows scatter around the manifold as data do, or lie exactly on it (default: they scatter, for tables; "
+    )
+    text += "images, and points on the sphere, lie on it)"
+    parser.add_argument("--scatter", action=argparse.BooleanOptionalAction, default=None, help=text)
     add_seed(parser, "the draws")
 
 
@@ -26,6 +31,6 @@ def run(arguments: argparse.Namespace) -> int:
     saved = SavedRun(arguments.folder)
     images = saved.flow.kind == "image"
     output = arguments.output or Path("samples.npy" if images else "samples.csv")
-    write_samples(saved, output, arguments.count, arguments.seed)
+    write_samples(saved, output, arguments.count, arguments.seed, scatter=arguments.scatter)
     say(f"{arguments.count} {'images' if images else 'samples'} in {output}")
     return 0

@@ -70,13 +70,8 @@ def read_array(path: Path, choose: Choose) -> Read:
 
 def read_parquet(path: Path, choose: Choose) -> Read:
     """Numeric columns of a Parquet file; nulls become NaN."""
-    arrow, parquet = load_pyarrow()
-    with reading(path, "a Parquet file"):
-        file = parquet.ParquetFile(path)
-        names = tuple(file.schema_arrow.names)
-        check_names(names, f"'{path}'")
-        kept = [names[i] for i in choose(names)]
-        table = file.read(columns=kept)
+    arrow, _ = load_pyarrow()
+    table, kept = _parquet_columns(path, choose)
     kinds = {name: table.schema.field(name).type for name in kept}
     numeric = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean, arrow.types.is_decimal)
     text = [name for name, kind in kinds.items() if not any(test(kind) for test in numeric)]
@@ -91,6 +86,23 @@ def read_parquet(path: Path, choose: Choose) -> Read:
     for i, name in enumerate(kept):
         values[:, i] = table[name].cast(kind).to_numpy()
     return values, tuple(kept), True
+
+
+def read_parquet_text(path: Path, choose: Choose) -> dict[str, list[str]]:
+    """Columns of a Parquet file of any type, as text; nulls become ''."""
+    table, chosen = _parquet_columns(path, choose)
+    return {name: ["" if cell is None else str(cell) for cell in table[name].to_pylist()] for name in chosen}
+
+
+def _parquet_columns(path: Path, choose: Choose) -> tuple[Any, list[str]]:
+    """The columns chosen as a pyarrow table, and their names in the order chosen."""
+    _, parquet = load_pyarrow()
+    with reading(path, "a Parquet file"):
+        file = parquet.ParquetFile(path)
+        names = tuple(file.schema_arrow.names)
+        check_names(names, f"'{path}'")
+        chosen = [names[i] for i in choose(names)]
+        return file.read(columns=chosen), chosen
 
 
 def load_pyarrow() -> tuple[Any, Any]:

@@ -12,6 +12,7 @@ import io
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -40,12 +41,33 @@ def read_delimited(
     path: Path, suffix: str, choose: Choose
 ) -> tuple[Array, tuple[str, ...], bool, Callable[[int], int]]:
     """Values in float64, the names kept, whether the file had a header, and data row (0-based) → line number."""
-    try:
+    with _readable(path):
         layout = _look(path, suffix)
         kept = choose(layout.names)
         values = _plain(path, layout, kept)
         if values is None:
             values = _careful(path, layout, kept)
+    names = tuple(layout.names[i] for i in kept)
+    return values, names, layout.named, lambda row: next(islice(_data(path, layout), row, None))[0]
+
+
+def read_cells(path: Path, suffix: str, choose: Choose) -> dict[str, list[str]]:
+    """Some columns of a text table as they stand, without the blanks around them: name → one text a row."""
+    with _readable(path):
+        layout = _look(path, suffix)
+        kept = choose(layout.names)
+        rows = [cells for _, cells in _data(path, layout)]
+        short = [len(cells) for cells in rows if len(cells) < len(layout.names)]
+        if short:
+            raise DataError(f"'{path}': expected {len(layout.names)} cells in every row; got {short[0]} in one.")
+        return {layout.names[i]: [cells[i].strip() for cells in rows] for i in kept}
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Errors of files that are not text, as ours."""
+    try:
+        yield
     except UnicodeDecodeError as error:
         where = f"{error.reason}, byte {error.start}"
         raise DataError(f"'{path}' is not UTF-8 text ({where}). Save it as UTF-8.") from error
@@ -53,8 +75,6 @@ def read_delimited(
         raise DataError(f"'{path}' is not a whole gzip file: {error}. Compress or copy it again.") from error
     except csv.Error as error:
         raise DataError(f"'{path}' is not a text table: {error}.") from error
-    names = tuple(layout.names[i] for i in kept)
-    return values, names, layout.named, lambda row: next(islice(_data(path, layout), row, None))[0]
 
 
 def cell_value(cell: str) -> float | None:

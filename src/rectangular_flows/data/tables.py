@@ -11,17 +11,16 @@ import gzip
 import hashlib
 import io
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ..spelling import nearest
 from ..storage.files import parts_of, replacing
-from ._arrays import load_pyarrow, read_array, read_parquet
-from ._delimited import read_delimited
+from ._arrays import load_pyarrow, read_array, read_parquet, read_parquet_text
+from ._delimited import read_cells, read_delimited
 from ._files import Array, as_option, check_file, choose_columns, listing
 from ._files import DataError as DataError
 from ._files import MissingFileError as MissingFileError
@@ -89,6 +88,31 @@ def read_table(
     if not len(values):
         raise DataError(f"Expected rows of numbers; got '{path}' with {len(kept)} columns and no rows.")
     return _without_invalid(table, drop_invalid, row_name, row_number)
+
+
+def read_text_columns(path: str | Path, columns: Sequence[str]) -> dict[str, list[str]]:
+    """Columns of a file as they stand there, text or numbers, name → a text for each of its rows.
+
+    Args:
+        path: as for :func:`read_table`.
+        columns: names, or positions from 1.
+
+    Raises:
+        DataError: there is no such column.
+    """
+    path = Path(path)
+    check_file(path)
+    suffix = _suffix(path)
+
+    def choose(names: tuple[str, ...]) -> list[int]:
+        return choose_columns(names, columns, None, str(path))
+
+    if suffix in _TEXT:
+        return read_cells(path, suffix, choose)
+    if suffix == ".parquet":
+        return read_parquet_text(path, choose)
+    values, names, _ = read_array(path, choose)
+    return {name: [repr(cell).removesuffix(".0") for cell in values[:, i].tolist()] for i, name in enumerate(names)}
 
 
 class ByPositionWarning(UserWarning):
@@ -191,7 +215,7 @@ def check_table(table: Table, latent_dim: int | None) -> None:
 
 
 def write_table(
-    path: str | Path, columns: Sequence[str], values: Array, *, text: tuple[str, Sequence[str]] | None = None
+    path: str | Path, columns: Sequence[str], values: Array, *, text: Mapping[str, Sequence[str]] | None = None
 ) -> None:
     """Write a table by suffix: .csv, .tsv (each also .gz), .npy (no names), .npz, .parquet.
 
@@ -202,46 +226,50 @@ def write_table(
         path: of the file.
         columns: names of the columns.
         values: (N, columns).
-        text: the name and the N texts of one more column, before the others; called 'text' in a .npz file, and left out
-            of a .npy file.
+        text: names and the N texts of more columns, before the others; in a .npz file 'text', (N,) or (N, their number),
+            and left out of a .npy file.
     """
     path = Path(path)
     suffix = _suffix(path)
+    text = text or {}
     if values.ndim != 2 or values.shape[1] != len(columns):
         raise DataError(f"Expected values of shape (N, {len(columns)}), one column a name; got {values.shape}.")
-    if text is not None and len(text[1]) != len(values):
-        raise DataError(f"Expected a text for each of {len(values)} rows; got {len(text[1])}.")
-    names = [*columns] if text is None else [text[0], *columns]
+    for texts in text.values():
+        if len(texts) != len(values):
+            raise DataError(f"Expected a text for each of {len(values)} rows; got {len(texts)}.")
     try:
         with replacing(path) as temporary, open(temporary, "wb") as file:
             if suffix in _TEXT:
                 opened = gzip.GzipFile(fileobj=file, mode="wb") if path.suffix.lower() == ".gz" else file
                 with io.TextIOWrapper(opened, encoding="utf-8", newline="") as lines:
                     writer = csv.writer(lines, delimiter="," if suffix == ".csv" else "\t", lineterminator="\n")
-                    writer.writerow(names)
-                    writer.writerows(_cells(values, None if text is None else text[1]))
+                    writer.writerow([*text, *columns])
+                    writer.writerows(_cells(values, text))
             elif suffix == ".parquet":
                 arrow, parquet = load_pyarrow()
                 arrays = [arrow.array(np.ascontiguousarray(column)) for column in values.T]
-                first = [] if text is None else [arrow.array(list(text[1]))]
-                parquet.write_table(arrow.Table.from_arrays([*first, *arrays], names=names), file)
+                texts = [arrow.array(list(part)) for part in text.values()]
+                parquet.write_table(arrow.Table.from_arrays([*texts, *arrays], names=[*text, *columns]), file)
             elif suffix == ".npy":
                 np.save(file, values)
             else:
-                more: dict[str, Any] = {} if text is None else {"text": np.array(text[1], dtype=np.str_)}
-                np.savez(file, data=values, columns=np.array(columns, dtype=np.str_), **more)
+                kept = {"data": values, "columns": np.array(columns, dtype=np.str_)}
+                if text:
+                    cells = [np.array(part, dtype=np.str_) for part in text.values()]
+                    kept["text"] = cells[0] if len(cells) == 1 else np.stack(cells, axis=1)
+                np.savez(file, **kept)  # type: ignore[arg-type]
     except OSError as error:
         raise DataError(f"Cannot write '{path}': {error.strerror} (in folder '{path.parent}').") from error
 
 
-def _cells(values: Array, texts: Sequence[str] | None) -> Iterator[list[str]]:
+def _cells(values: Array, text: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
     """The rows of a text file."""
     single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
+    texts = zip(*text.values(), strict=True)
     for part in parts_of(values):
-        rows = values[part].astype(np.int8 if values.dtype.kind == "b" else values.dtype).tolist()
-        for i, row in enumerate(rows, part.start):
+        for row in values[part].astype(np.int8 if values.dtype.kind == "b" else values.dtype).tolist():
             cells = [f"{cell:.9g}" if single else repr(cell).removesuffix(".0") for cell in row]
-            yield cells if texts is None else [texts[i], *cells]
+            yield [*(next(texts) if text else ()), *cells]
 
 
 def _suffix(path: Path) -> str:

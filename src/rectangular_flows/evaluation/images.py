@@ -29,9 +29,9 @@ SAMPLES = 5_000
 _LEAST = 10  # images in each set
 
 
-def draw_bytes(flow: RectangularFlow, count: int, seed: int) -> Bytes:
+def draw_bytes(flow: RectangularFlow, count: int, seed: int, scatter: bool = False) -> Bytes:
     """Samples of a model of images as images are stored: bytes, (count, C, H, W); pixels beyond the range at its ends."""
-    samples = flow.sample(count, generator=torch.Generator().manual_seed(seed))
+    samples = flow.sample(count, generator=torch.Generator().manual_seed(seed), scatter=scatter)
     return to_bytes(samples.clamp(0, 1).numpy())
 
 

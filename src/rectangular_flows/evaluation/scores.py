@@ -7,21 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
-from ..data.images import picture_names
 from ..data.rows import Rows, shuffled, take
-from ..data.tables import write_table
 from ..densities.scatter import Scatter
 from ..errors import NumericalError
 from ..manifold import RectangularFlow, Scores
 from ..metrics.arrays import Array
 from ..runs.calibration import REFERENCE_ROWS, Calibration, neighbour_distance
-from ..runs.saved import SavedRun
 
 _AT_ONCE = 500  # rows between two signs of progress
 _CALIBRATION_ROWS = 5_000
@@ -239,58 +235,3 @@ def calibrate(
         ]
     )
     return Calibration.of(replace(found, ambient_log_prob=values), reference, distance)
-
-
-@dataclass(frozen=True, eq=False)
-class ScoredRows:
-    """What ``rnf score`` writes.
-
-    Attributes:
-        columns: name → values, (N,): the number of each row where some were left out, the scores, the coordinates.
-        files: the names of the pictures of a folder, or None.
-        notes: what the reader should know.
-    """
-
-    columns: dict[str, Array]
-    files: list[str] | None
-    notes: list[str]
-
-    def write(self, path: Path) -> None:
-        """As a table, by the suffix of the path."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = None if self.files is None else ("file", self.files)
-        write_table(path, list(self.columns), np.stack(list(self.columns.values()), axis=1), text=text)
-
-
-def score_file(run: SavedRun, source: str, *, drop_invalid: bool = False, coordinates: bool = False) -> ScoredRows:
-    """Every written score of other rows, matched with the columns of a run by name.
-
-    Args:
-        run: a run, or a saved estimator or detector.
-        source: see :meth:`SavedRun.rows <rectangular_flows.SavedRun.rows>`.
-        drop_invalid: leave out rows with missing or infinite values.
-        coordinates: also the coordinates on the manifold, z1, z2, …
-    """
-    flow, images, columns, notes = run.flow, run.flow.kind == "image", {}, []
-    if images:
-        rows = run.rows(source)
-    else:
-        table = run.table(source, drop_invalid)
-        rows = torch.from_numpy(np.array(table.values)).to(flow.dtype)
-        if table.kept is not None:  # which of the rows of the file these are
-            columns["row"] = table.kept
-            left_out = f"{table.dropped} of {table.dropped + len(rows)} rows have missing or infinite values"
-            notes.append(f"{left_out} and were left out; the column 'row' says which are left, from 1")
-    found = score_rows(flow, rows, check=True)
-    broken = int((~found.log_prob.isfinite()).sum())
-    if broken:
-        notes.append(f"{broken} rows have no finite log-density under the model: they are far from its data")
-    if run.calibration is None:
-        how = f"the run was not finished: rnf fit --resume {run.path}" if run.trained else "it was saved without one"
-        notes.append(f"no outlier_score, which needs a calibration; {how}")
-    for score in SCORES.values():
-        if score.written and score.applies(flow, run.calibration):
-            columns[score.name] = score(found, run.calibration)
-    if coordinates:
-        columns |= {f"z{i + 1}": z.double().numpy() for i, z in enumerate(found.z.T)}
-    return ScoredRows(columns, picture_names(source) if images else None, notes)

@@ -27,8 +27,20 @@ class OffSphereWarning(UserWarning):
     """Samples of a model of the sphere are far from it: only their directions mean something."""
 
 
-def write_samples(run: SavedRun, output: Path, count: int, seed: int) -> None:
-    """Draw samples and write them: a table by the suffix of its file, images as .npy, .npz or one .png."""
+def write_samples(run: SavedRun, output: Path, count: int, seed: int, *, scatter: bool | None = None) -> None:
+    """Draw samples and write them: a table by the suffix of its file, images as .npy, .npz or one .png.
+
+    Args:
+        run: a run, or a saved estimator.
+        output: the file.
+        count: how many.
+        seed: of the draws.
+        scatter: whether they scatter around the manifold as data do; None: of a table with a density in all columns, they
+            do; images and points on the sphere lie on the manifold.
+
+    Raises:
+        ValueError: fewer than one sample is asked for, or images cannot be written under that name.
+    """
     if count < 1:
         raise ValueError(f"expected at least one sample; got -n {count}")
     images = run.flow.kind == "image"
@@ -36,14 +48,16 @@ def write_samples(run: SavedRun, output: Path, count: int, seed: int) -> None:
         raise ValueError(f"images are written as {', '.join(_IMAGES)}; got {output}. Say -o samples.png")
     output.parent.mkdir(parents=True, exist_ok=True)
     if images:
-        _write_images(output, draw_bytes(run.flow, count, seed))
+        _write_images(output, draw_bytes(run.flow, count, seed, bool(scatter)))
     else:
-        write_table(output, *sample_table(run, count, seed))
+        write_table(output, *sample_table(run, count, seed, scatter))
 
 
-def sample_table(run: SavedRun, count: int, seed: int) -> tuple[tuple[str, ...], Array]:
+def sample_table(run: SavedRun, count: int, seed: int, scatter: bool | None = None) -> tuple[tuple[str, ...], Array]:
     """Names of columns and values; latitudes and longitudes for a run on the sphere."""
-    values = run.flow.sample(count, generator=torch.Generator().manual_seed(seed)).numpy()
+    if scatter is None:
+        scatter = run.flow.scatter is not None and run.sphere is None
+    values = run.flow.sample(count, generator=torch.Generator().manual_seed(seed), scatter=scatter).numpy()
     if run.sphere is None:
         return run.columns, values
     off = float(np.abs(np.linalg.norm(values.astype(np.float64), axis=1) - 1).mean())

@@ -9,9 +9,11 @@ import tomli_w
 
 from .._version import __version__
 from ..evaluation.evaluate import TooFewRowsError, evaluate_run, keep_evaluation
+from ..evaluation.explain import unusual_rows
 from ..evaluation.run_verdict import verdict_of
 from ..evaluation.verdict import Verdict
 from ..plots.curves import Chart, Curve
+from ..plots.reasons import draw_reasons
 from ..plots.run import draw_run
 from ..runs.display import duration
 from ..runs.saved import SavedRun
@@ -21,7 +23,7 @@ from .verdict import verdict_card, verdict_numbers
 
 _USE = """
 rnf sample {run} -n 1000 -o samples.csv
-rnf score {run} your-table.csv -o scores.csv --coordinates
+rnf score {run} your-table.csv -o scores.csv --explain
 rnf ood {run} --against other-table.csv
 rnf evaluate {run}
 """
@@ -86,12 +88,27 @@ def run_page(run: SavedRun) -> Page:
         [
             Section("In short", parts),
             Section("Figures", [Picture(d.figure, d.caption, d.caption) for d in drawings]),
+            *_unusual(run),
             Section("How training went", training_charts({run.path.name: history})),
             Section("Use it", [Code((_USE_IMAGES if images else _USE).format(run=run.path).strip(), "shell")]),
             Section("Settings", [Code(tomli_w.dumps(run.config), "TOML")], collapsed=True),
         ],
         f"rectangular-flows {__version__} · rnf report {run.path}",
     )
+
+
+def _unusual(run: SavedRun) -> list[Section]:
+    """The most unusual test rows and their reasons, where the model has what that needs."""
+    rows = unusual_rows(run, run.data.test, "test row")
+    if not rows:
+        return []
+    text = (
+        "What each column adds to the outlier score, in nats: by how much the score falls when the column has a typical "
+        "value for such a row. Beside it, the value and that of the nearest typical point. "
+        f"Of your own rows: `rnf score {run.path} your-table.csv --explain`."
+    )
+    picture = Picture(draw_reasons(rows), " · ".join(map(str, rows)), "The most unusual test rows, and why.")
+    return [Section("The most unusual rows", [Text(text), picture])]
 
 
 def training_charts(histories: Mapping[str, Sequence[Epoch]]) -> list[Chart]:

@@ -134,8 +134,11 @@ class Calibration:
                 "log_density": -Tail(-self.log_density)(-density),
                 "distance": -Tail(self.squared_distance)(squared),
             }
-        distance = self._neighbours(scores.model_rows.double().numpy())
-        return _tails(self._laws, scores.ambient_log_prob.double().numpy(), distance)
+        return self.ambient_tails(scores.ambient_log_prob.double().numpy(), scores.model_rows.double().numpy())
+
+    def ambient_tails(self, ambient: Array, model_rows: Array) -> dict[str, Array]:
+        """The same from log-densities in R^D, (N,), and the rows in the model's units, (N, D)."""
+        return _tails(self._laws, ambient, self._neighbours(model_rows))
 
     @cached_property
     def _laws(self) -> tuple[Tail, Tail]:

@@ -1,0 +1,109 @@
+"""What rnf score writes: identifiers, reasons, and the rows they belong to."""
+
+import numpy as np
+import pytest
+import torch
+
+import rectangular_flows as rnf
+from rectangular_flows.data.tables import read_table
+from rectangular_flows.evaluation.explain import explain
+from rectangular_flows.evaluation.scored import score_file
+from rectangular_flows.plots.samples import sample_table, write_samples
+from tests.cli.command import run as run_command
+
+SETTINGS = {"latent_dim": 1, "epochs": 1, "layers": 1, "hidden": (4,), "latent": "affine", "random_state": 0}
+
+
+def helix(rows, seed=0):
+    random = np.random.default_rng(seed)
+    angle = random.normal(size=rows)
+    return np.stack([np.cos(angle), np.sin(angle), 100 * angle], axis=1) + [0.05, 0.05, 5] * random.normal(
+        size=(rows, 3)
+    )
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    fitted = rnf.RectangularFlowOutlierDetector(**SETTINGS).fit(helix(300))
+    fitted.save(folder / "model")
+    X = helix(12, 1)
+    X[4, 2], X[9, 0] = 3000, np.nan
+    lines = [f"s{i},{','.join(map(str, row))}" for i, row in enumerate(X)]
+    (folder / "new.csv").write_text("\n".join(["name,x1,x2,x3", *lines]))
+    return fitted, X, folder
+
+
+def test_reasons_and_identifiers_go_with_their_rows(saved, tmp_path):
+    fitted, X, folder = saved
+    run = rnf.SavedRun(folder / "model")
+    scored = score_file(run, str(folder / "new.csv"), drop_invalid=True, ids=["name"], reasons=True)
+    kept = np.delete(np.arange(12), 9)
+    assert scored.columns["row"].tolist() == (kept + 1).tolist()
+    assert scored.texts == {"name": [f"s{i}" for i in kept]}
+    found = fitted.explain(X[kept])
+    for i, name in enumerate(("x1", "x2", "x3")):
+        np.testing.assert_allclose(scored.columns[f"why_{name}"], found.contributions[:, i], rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(scored.columns[f"nearest_{name}"], found.nearest[:, i], rtol=1e-3, atol=1e-3)
+    total = sum(scored.columns[f"why_x{i}"] for i in (1, 2, 3))
+    np.testing.assert_allclose(total, scored.columns["outlier_score"], rtol=1e-9)
+    first, *_ = scored.most_unusual()
+    assert (first.name, first.reasons[0].column, first.reasons[0].value) == ("row 5 (name s4)", "x3", 3000)
+    scored.write(tmp_path / "scores.npz")
+    with np.load(tmp_path / "scores.npz") as file:
+        assert file["text"].tolist() == [f"s{i}" for i in kept]
+        assert file["columns"].tolist() == list(scored.columns)
+
+
+def test_the_command_lists_the_most_unusual_rows(saved, tmp_path):
+    _, _, folder = saved
+    words = ["--explain", "--drop-invalid", "--id", "name", "-o", tmp_path / "scores.csv"]
+    done = run_command("score", folder / "model", folder / "new.csv", *words)
+    assert done.returncode == 0
+    said = done.stdout.splitlines()
+    place = said.index("the most unusual:")
+    assert said[place + 1].startswith("row 5 (name s4): outlier score ")
+    assert "x3 = 3000, typical " in said[place + 1]
+    assert len(said) == place + 6
+
+
+def test_samples_scatter_unless_asked_not_to(saved, tmp_path):
+    fitted, _, folder = saved
+    run = rnf.SavedRun(folder / "model")
+
+    def distance(scatter):
+        return float(fitted.reconstruction_error(sample_table(run, 200, 0, scatter)[1]).mean())
+
+    usual = fitted.reconstruction_error(helix(200, 2)).mean()
+    assert distance(False) < 1e-3 * usual
+    assert 0.3 * usual < distance(None) < 3 * usual
+    assert distance(True) == distance(None)
+    for words, scatter in (((), True), (("--scatter",), True), (("--no-scatter",), False)):
+        assert run_command("sample", folder / "model", "-n", 9, "-o", tmp_path / "a.csv", *words).returncode == 0
+        write_samples(run, tmp_path / "b.csv", 9, 0, scatter=scatter)
+        np.testing.assert_array_equal(read_table(tmp_path / "a.csv").values, read_table(tmp_path / "b.csv").values)
+    assert fitted.reconstruction_error(fitted.sample(200, 0, scatter=False)).mean() < 1e-3 * usual
+    assert 0.3 * usual < fitted.reconstruction_error(fitted.sample(200, 0)).mean() < 3 * usual
+
+
+def test_a_frame_gives_frames(saved, tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(helix(300), columns=["east", "north", "up"])
+    fitted = rnf.RectangularFlowEstimator(**SETTINGS).fit(frame)
+    fitted.save(tmp_path / "model")
+    new = pandas.DataFrame(helix(6, 1), columns=frame.columns, index=list("uvwxyz"))
+    for estimator in (fitted, rnf.RectangularFlowEstimator.load(tmp_path / "model")):
+        assert list(estimator.sample(3).columns) == ["east", "north", "up"]
+        rows = torch.from_numpy(new.to_numpy().copy())
+        found, plain = estimator.explain(new), explain(estimator.flow_, estimator.calibration_, rows, new.columns)
+        assert list(found.index) == list("uvwxyz")
+        assert list(found.columns)[:2] == ["outlier_score", "why_east"]
+        assert list(found.columns)[-1] == "difference_up"
+        np.testing.assert_array_equal(found["why_north"], plain.contributions[:, 1])
+        np.testing.assert_allclose(found["nearest_up"] + found["difference_up"], new["up"])
+        z = pandas.DataFrame(estimator.transform(new), index=new.index)
+        back = estimator.inverse_transform(z)
+        assert (list(back.index), list(back.columns)) == (list("uvwxyz"), ["east", "north", "up"])
+        np.testing.assert_array_equal(back, estimator.inverse_transform(z.to_numpy()))
+    assert isinstance(saved[0].sample(3), np.ndarray)
+    assert isinstance(saved[0].inverse_transform([[0.0]]), np.ndarray)
