@@ -567,7 +567,7 @@ class ModelUnits(Manifold):
 
 
 def _unfold(links: Sequence[Injection], x: Tensor) -> tuple[Tensor, Tensor, list[Tensor], list[int]]:
-    """Through the inverses of links: the value, its log-determinant; of every embedding, residual² and dimensions dropped."""
+    """Through the inverses of links: value and log-determinant; of every embedding, residual² and dimensions dropped."""
     log_det, residuals, dropped = x.new_zeros(len(x)), [], []
     for link in reversed(links):
         before = x

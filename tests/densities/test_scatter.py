@@ -188,7 +188,7 @@ def test_it_integrates_to_one(seed):
 @pytest.mark.parametrize("weights", [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (0.3, 0.3, 0.4)])
 def test_samples_follow_the_density(weights, seed):
     """Moments and marginal distributions of samples against those of the density on a grid, for every part."""
-    flow, x = small(seed=seed)
+    flow, _ = small(seed=seed)
     flow.scatter.weights.copy_(torch.tensor(weights))
     flow.scatter.low.fill_(-torch.inf)  # wherever they fall
     flow.scatter.high.fill_(torch.inf)

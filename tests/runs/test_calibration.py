@@ -178,7 +178,7 @@ def test_that_without_a_density_in_all_columns():
 
 
 def test_all_of_it_is_kept(tmp_path):
-    calibration, reference, rows = calibrated()
+    calibration, reference, _ = calibrated()
     calibration.save(tmp_path)
     others = ambient_scores(np.linspace(-9, 0, 20), np.random.default_rng(1).normal(size=(20, 2)))
     listed = Calibration.of_estimator({"calibration": calibration.listed()})

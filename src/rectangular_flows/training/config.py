@@ -130,7 +130,7 @@ class TrainingConfig:
         volume: gradient of the log-volume: "exact" or "stochastic".
         beta: weight of the squared reconstruction error, summed over dimensions; with target_error, its first value.
         target_error: mean squared reconstruction error to meet; beta adapts by dual ascent until it is met. "auto" takes
-            1.25 times what the manifold reaches on the validation rows before the likelihood counts (see anneal), and no more
+            1.25 times what the manifold reaches on the validation rows before the likelihood counts (see anneal), no more
             than what it started with: the likelihood then cannot buy density with distance.
         dual_rate: speed of that adaptation: the largest relative change of beta in a step.
         tail_weight: exponent a of the weight |y|^(2a) of a row in the reconstruction error, by its distance from the
