@@ -10,13 +10,15 @@ from rectangular_flows.data.tables import read_table
 def test_the_summary_is_of_what_was_written(here, rnf):
     said = rnf("score", "table-run", "table.csv", "-o", "new/scores.npz", "--coordinates")
     table = read_table("new/scores.npz")
-    assert table.columns == ("row", "log_density", "reconstruction_error", "outlier_score", "p_value", "z1")
+    scores = ("log_density", "reconstruction_error", "log_density_ambient", "outlier_score", "p_value")
+    assert table.columns == ("row", *scores, "z1")
     density, error = table.values[:, 1:3].mean(axis=0)
     assert said == (
         f"120 rows in new/scores.npz: mean log-density {density:.4g}, mean reconstruction error {error:.4g}\n"
     )
-    assert (table.values[:, 3] > 0).all()
+    assert (table.values[:, 4] > 0).all()
     np.testing.assert_array_equal(table.values[:, 0], np.arange(1, 121))
+    assert ((table.values[:, 5] > 0) & (table.values[:, 5] <= 1)).all()
 
 
 def test_rows_that_are_left_out_have_gaps_in_their_numbers(here, rnf):

@@ -207,7 +207,7 @@ def test_samples_follow_the_density(weights, seed):
         below = np.interp(samples[:, i].numpy(), axes[i].numpy(), marginal.cumsum(0).numpy())
         distance = np.abs(np.sort(below) - (np.arange(8_000) + 0.5) / 8_000).max()
         assert (
-            distance < 0.025
+            distance < 0.03
         )  # a Kolmogorov-Smirnov distance that 1 in 10⁴ samples of 8,000 exceeds, and the grid's error
     assert torch.equal(samples, flow.sample(8_000, scatter=True, generator=torch.Generator().manual_seed(seed)))
 

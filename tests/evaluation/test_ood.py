@@ -87,7 +87,9 @@ def test_a_table_end_to_end(table, capsys):
         "log_density_model",
         "reconstruction_error",
         "reconstruction_error_model",
+        "log_density_ambient",
         "outlier_score",
+        "p_value",
         "typicality",
         "pca",
     ]

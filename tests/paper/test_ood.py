@@ -21,7 +21,7 @@ from rectangular_flows.runs.saved import SavedRun
 
 SCORES = (
     *("log_density", "log_density_model", "reconstruction_error", "reconstruction_error_model"),
-    *("outlier_score", "typicality", "pca"),
+    *("log_density_ambient", "outlier_score", "p_value", "typicality", "pca"),
 )
 
 

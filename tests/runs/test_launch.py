@@ -55,7 +55,7 @@ def test_the_dimension_may_be_left_to_the_data(tmp_path):
         cwd=tmp_path,
     )
     assert done.returncode == 0, done.stderr
-    assert "latent dimension 1, by its estimates" in done.stdout
+    assert "latent dimension 1: a curved manifold of 1 dimensions keeps" in done.stdout
     assert SavedRun(tmp_path / "run").settings.model.latent_dim == 1
 
 

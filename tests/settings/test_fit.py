@@ -54,11 +54,11 @@ REFUSED = {
     "latent_layers": (
         {"latent": "mixture"},
         3,
-        "latent = realnvp, spline or autoregressive; this run has latent = mixture",
+        "latent = realnvp, spline, autoregressive or auto; this run has latent = mixture",
     ),
-    "latent_hidden": ({"latent": "identity"}, [3], "latent = realnvp, spline or autoregressive"),
+    "latent_hidden": ({"latent": "identity"}, [3], "latent = realnvp, spline, autoregressive or auto"),
     "latent_activation": ({"latent": "spline"}, "tanh", "latent = realnvp; this run has latent = spline"),
-    "latent_components": ({"latent": "spline"}, 50, "latent = mixture; this run has latent = spline"),
+    "latent_components": ({"latent": "spline"}, 50, "latent = mixture or auto; this run has latent = spline"),
     "volume": (
         {"method": "two-step"},
         "exact",

@@ -91,7 +91,7 @@ def test_the_command_line(rows, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "laplace_width = 2.0" in (tmp_path / "run" / "config.toml").read_text()
     message = complaint("fit", tmp_path / "rows.npy", "--laplace-width", 2)
-    assert "laplace_width is for latent = laplace; this run has latent = spline" in message
+    assert "laplace_width is for latent = laplace; this run has latent = auto" in message
 
 
 def test_the_estimator(rows):

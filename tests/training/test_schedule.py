@@ -31,10 +31,10 @@ def test_one_cycle():
 
 def test_dual_ascent_moves_beta_the_right_way():
     config = TrainingConfig(target_error=0.1, dual_rate=0.5)
-    assert dual_step(config, 2.0, 0.2) == pytest.approx(2 * math.exp(0.5))
-    assert dual_step(config, 2.0, 100.0) == pytest.approx(2 * math.exp(0.5))
-    assert dual_step(config, 2.0, 0.05) == pytest.approx(2 * math.exp(-0.25))
-    assert dual_step(TrainingConfig(), 2.0, 100.0) == 2.0
+    assert dual_step(config, 2.0, 0.2, 0.1) == pytest.approx(2 * math.exp(0.5))
+    assert dual_step(config, 2.0, 100.0, 0.1) == pytest.approx(2 * math.exp(0.5))
+    assert dual_step(config, 2.0, 0.05, 0.1) == pytest.approx(2 * math.exp(-0.25))
+    assert dual_step(TrainingConfig(), 2.0, 100.0, None) == 2.0
 
 
 def at(epoch, turn=0, batch=0, latent_from=None, **more):

@@ -17,6 +17,7 @@ import copy
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -210,12 +211,13 @@ class Coordinates:
 
     def __getitem__(self, rows: Tensor) -> Coordinates:
         """Those of some rows."""
-        return replace(self, **{name: getattr(self, name)[rows] for name in self._tensors()})
+        values: dict[str, Any] = {name: getattr(self, name)[rows] for name in self._tensors()}
+        return replace(self, **values)
 
     @classmethod
     def cat(cls, parts: Sequence[Coordinates]) -> Coordinates:
         """Those of several batches as one."""
-        values = {name: torch.cat([getattr(part, name) for part in parts]) for name in cls._tensors()}
+        values: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in parts]) for name in cls._tensors()}
         return replace(parts[0], **values)
 
     @classmethod

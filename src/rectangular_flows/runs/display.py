@@ -92,7 +92,7 @@ class TrainingDisplay(_Bar):
             self._print(self._text(run, now))
 
     def _text(self, run: Run, now: float) -> str:
-        progress, patience = run.progress, run.config.patience
+        progress, patience = run.progress, run.config.waits
         steps = progress.step - (self._first_step or 0)
         rate = steps / max(now - self._started, 1e-9)
         alone = "" if progress.latent_from is None else ", latent density alone"

@@ -248,6 +248,16 @@ class TrainingConfig:
             raise ValueError("epochs='auto' is decided by the number of rows: config.for_rows(rows)")
         return self.epochs
 
+    @property
+    def validates_every(self) -> int:
+        """``evaluate_every`` where it is a number, as it is once the rows are known."""
+        return 1 if isinstance(self.evaluate_every, str) else self.evaluate_every
+
+    @property
+    def waits(self) -> int | None:
+        """``patience`` where it is a number, as it is once the rows are known."""
+        return None if isinstance(self.patience, str) else self.patience
+
     def for_rows(self, rows: int) -> TrainingConfig:
         """These settings for so many rows to train on, with what is "auto" decided.
 
