@@ -93,6 +93,29 @@ def test_the_first_contribution_is_by_how_much_the_score_falls(model):
         assert falls[first] <= found.contributions[0, first] + 1e-9 <= falls[first] + rest + 1e-6
 
 
+def test_values_are_those_of_rows_near_by_the_other_columns():
+    random = np.random.default_rng(0)
+    rows, reference = 2 * random.standard_normal((7, 3)), random.standard_normal((50, 3))
+    found = module._values_nearby(torch.from_numpy(rows), torch.from_numpy(reference))
+    for row, column in np.ndindex(7, 3):
+        others = [other for other in range(3) if other != column]
+        gaps = np.minimum((rows[row, others] - reference[:, others]) ** 2, 4.0)
+        expected = reference[np.argsort(gaps.sum(axis=1), kind="stable")[:5], column]
+        np.testing.assert_allclose(np.sort(found[row, column]), np.sort(expected))
+
+
+def test_a_usual_row_shares_its_score_by_distance_from_the_manifold(model):
+    flow, calibration = model
+    X = table(60, 7)
+    found = reasons_of(model, X)
+    usual = found.score <= np.median(calibration.usual)
+    assert 15 < usual.sum() < 45
+    y = flow.to_model_units(torch.from_numpy(X))
+    squares = (y - flow.in_model_units.project(y)).square().numpy()
+    expected = found.score[:, None] * squares / squares.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(found.contributions[usual], expected[usual], rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("how", ["shift", "swap"])
 def test_planted_columns_come_first(model, how):
     """A value six deviations off; a value of another row, wherever it makes the row unusual at all."""
