@@ -308,7 +308,9 @@ def test_fit_sample_score_evaluate_report(tmp_path, folder):
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / "scores.csv").read_text().splitlines()
     assert len(lines) == 301
-    assert lines[0] == "log_density,reconstruction_error,log_density_ambient,outlier_score,p_value," + ",".join(f"z{i + 1}" for i in range(6))
+    assert lines[0] == "log_density,reconstruction_error,log_density_ambient,outlier_score,p_value," + ",".join(
+        f"z{i + 1}" for i in range(6)
+    )
     done = run("evaluate", "run", "--rows", 20, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     figures = json.loads((tmp_path / "run" / "evaluation.json").read_text())
