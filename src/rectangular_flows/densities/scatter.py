@@ -13,7 +13,7 @@ Reference for the pool: Smyth & Wolpert, Linearly combining density estimators v
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor, nn
@@ -163,18 +163,20 @@ class Coordinates:
 
     def finite(self) -> Tensor:
         """Whether every number of a row is finite, (B,)."""
-        parts = (getattr(self, f.name) for f in fields(self) if f.name != "dropped")
+        parts = [getattr(self, name) for name in _TENSORS]
         return torch.stack([part.isfinite().reshape(len(self.u), -1).all(dim=1) for part in parts]).all(dim=0)
 
     def __getitem__(self, rows: Tensor) -> Coordinates:
         """Those of some rows."""
-        return Coordinates(*(getattr(self, f.name)[rows] for f in fields(self) if f.name != "dropped"), self.dropped)
+        return replace(self, **{name: getattr(self, name)[rows] for name in _TENSORS})
 
     @classmethod
     def cat(cls, parts: Sequence[Coordinates]) -> Coordinates:
         """Those of several batches as one."""
-        tensors = (f.name for f in fields(cls) if f.name != "dropped")
-        return cls(*(torch.cat([getattr(part, name) for part in parts]) for name in tensors), parts[0].dropped)
+        return replace(parts[0], **{name: torch.cat([getattr(part, name) for part in parts]) for name in _TENSORS})
+
+
+_TENSORS = [f.name for f in fields(Coordinates) if f.name != "dropped"]
 
 
 def _log_prob(mixture: MixtureDensity, u: Tensor) -> Tensor:

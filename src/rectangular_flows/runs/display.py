@@ -102,7 +102,7 @@ class TrainingDisplay(_Bar):
             parts += [f"{rate:.3g} steps/s", f"{duration((progress.steps - progress.step) / rate)} left"]
         if run.best_epoch:
             waited = progress.epoch - run.best_epoch
-            stop = "" if patience is None else f", stops after {max(patience - waited, 0)} more"
+            stop = "" if not isinstance(patience, int) else f", stops after {max(patience - waited, 0)} more"
             parts.append(f"best at {run.best_epoch}{stop}")
         return " · ".join(parts)
 

@@ -201,7 +201,8 @@ class _Loop:
             progress.turn, progress.batch = progress.turn + 1, 0
 
         epoch = progress.epoch + 1
-        if epoch % config.evaluate_every == 0 or epoch == plan.last_epoch(progress):
+        every = config.evaluate_every if isinstance(config.evaluate_every, int) else 1
+        if epoch % every == 0 or epoch == plan.last_epoch(progress):
             with self.average.in_place():
                 given = self.flow, self.held_out, config, self.metrics, progress.target
                 values = self._unless_stopped(evaluate, *given)

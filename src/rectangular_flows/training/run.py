@@ -106,7 +106,7 @@ class Progress:
         if best:
             self.best, self.best_epoch = value, epoch
         waited = epoch - max(self.best_epoch, since)
-        if config.patience is not None and waited >= config.patience:
+        if isinstance(config.patience, int) and waited >= config.patience:
             self.finished = f"no better {config.monitor} for {waited} epochs"
         return best
 
