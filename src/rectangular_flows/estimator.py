@@ -97,7 +97,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     """
 
     latent_dim: int | Literal["auto"] = "auto"
-    layers: int = 6
+    layers: int = 5
     hidden: tuple[int, ...] = (64, 64)
     latent: str = "auto"
     beta: float = 50.0

@@ -30,6 +30,7 @@ PARTS = ("manifold", "joint", "plain", "columns")
 _ROUNDS = 100  # of EM for the weights
 _RATE, _BATCH, _CLIP = 3e-3, 250, 5.0  # of the training of splines
 _VALIDATIONS, _WAIT, _JUDGED = 30, 8, 2_000
+_HOPELESS = 3.0  # nats below the other parts at which splines are given up
 _AT_ONCE = 2_000  # rows
 _MARGIN = 0.25  # of a column's span, by which samples may lie beyond the data
 
@@ -120,7 +121,8 @@ class Scatter(Described, nn.Module):
         scatter.high.copy_(high + span)
         if scatter.columns is not None:
             scatter.columns = scatter.columns.float()
-            _train(scatter.columns, train.y.float(), held_out.y.float(), steps, seed)
+            known = float(scatter.parts(held_out, splines=False).mean(dim=0).max())
+            _train(scatter.columns, train.y.float(), held_out.y.float(), steps, seed, least=known - _HOPELESS)
         parts = scatter.parts(held_out)
         weights = scatter.weights
         for _ in range(_ROUNDS):  # one row in favour of each part keeps a weight above zero
@@ -138,7 +140,7 @@ class Scatter(Described, nn.Module):
         found.weights[PARTS.index(part)] = 1
         return found
 
-    def parts(self, at: Coordinates) -> Tensor:
+    def parts(self, at: Coordinates, splines: bool = True) -> Tensor:
         """Log-density of every row under each part, (B, parts), float64, in the model's units."""
         u, log_det = at.u.double(), at.log_det.double()
         joint = _log_prob(self.joint, u)
@@ -152,7 +154,7 @@ class Scatter(Described, nn.Module):
             off = (height - at.residuals.double() * (-2 * scale).exp() / 2).sum(dim=1)
             value = value + off[:, None]
         value = value + at.outer_log_det.double()[:, None]
-        if self.columns is None:
+        if self.columns is None or not splines:
             return value
         own = next(self.columns.parameters()).dtype
         spline = torch.cat([self.columns.log_prob(part.to(own)) for part in at.y.split(_AT_ONCE)])
@@ -225,8 +227,11 @@ class Coordinates:
         return [f.name for f in fields(cls) if f.name != "dropped"]
 
 
-def _train(density: ZukoDensity, rows: Tensor, held_out: Tensor, steps: int, seed: int) -> None:
-    """Maximum likelihood by Adam; ends with the weights that were best on the rows held out."""
+def _train(density: ZukoDensity, rows: Tensor, held_out: Tensor, steps: int, seed: int, least: float) -> None:
+    """Maximum likelihood by Adam; ends with the weights that were best on the rows held out.
+
+    It stops early where these get no better, or are still below ``least`` after a third of the steps.
+    """
     parameters = [p.requires_grad_() for p in density.parameters()]
     optimiser = torch.optim.Adam(parameters, lr=_RATE)
     generator = torch.Generator().manual_seed(seed)
@@ -247,7 +252,7 @@ def _train(density: ZukoDensity, rows: Tensor, held_out: Tensor, steps: int, see
         waited += 1
         if value < best:
             best, weights, waited = value, copy.deepcopy(density.state_dict()), 0
-        if waited > _WAIT:
+        if waited > _WAIT or (step > steps / 3 and -best < least):
             break
     density.load_state_dict(weights)
     density.requires_grad_(False)

@@ -38,7 +38,7 @@ Watcher = Callable[[Run], None]
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 _START_ROWS = 40_000
 _SCATTER_ROWS, _SPLINE_ROWS = 20_000, 400
-_SPLINE_STEPS = 2  # for each step of the manifold
+_SPLINE_STEPS = 1.5  # for each step of the manifold
 _TOLERANCE = 1.25  # of target_error = "auto", over what was reached before the likelihood counts
 _LEAST_TARGET, _MOST_BETA = 1e-6, 1e6
 _DONE = "all epochs done"
@@ -383,7 +383,7 @@ class _Loop:
     def _spline_steps(self) -> int:
         """Of training for splines of the columns, which are cheap; none for images and for few rows."""
         enough = self.flow.kind == "table" and len(self.train) >= _SPLINE_ROWS and self.flow.ambient_dim > 1
-        return _SPLINE_STEPS * self.plan.steps(Progress(1.0)) if enough else 0
+        return round(_SPLINE_STEPS * self.plan.steps(Progress(1.0))) if enough else 0
 
     def _failure(self, error: NumericalError) -> NonFiniteError:
         restored = self.run.use_best()
