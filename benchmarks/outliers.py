@@ -25,7 +25,7 @@ from rectangular_flows.data.download import data_root
 from .kept import keep, markdown, mean_ranks, read_kept
 from .peers import Rows, outlier_scores
 
-OURS, MOST, NEURAL_SECONDS = "rectangular flow", 10_000, 20.0
+OURS, MOST, NEURAL_SECONDS = "rectangular flow", 10_000, 10.0
 CONTAMINATION = 0.1
 
 
