@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -173,7 +174,8 @@ class Coordinates:
     @classmethod
     def cat(cls, parts: Sequence[Coordinates]) -> Coordinates:
         """Those of several batches as one."""
-        return replace(parts[0], **{name: torch.cat([getattr(part, name) for part in parts]) for name in _TENSORS})
+        joined: dict[str, Any] = {name: torch.cat([getattr(part, name) for part in parts]) for name in _TENSORS}
+        return replace(parts[0], **joined)
 
 
 _TENSORS = [f.name for f in fields(Coordinates) if f.name != "dropped"]
