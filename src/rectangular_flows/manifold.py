@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from .densities import as_density
 from .densities.base import Density, draw_normal
-from .densities.scatter import Coordinates, Scatter
+from .densities.scatter import FEW_HELD_OUT, Coordinates, Scatter
 from .errors import NonFiniteError, RoundTripWarning, check_finite, in_transform, warn
 from .flows.description import Described
 from .flows.injection import (
@@ -402,6 +402,8 @@ class RectangularFlow(Manifold, Described, nn.Module):
         """
         at, judged = self.coordinates(train), self.coordinates(held_out)
         found = Scatter.fitted(at, judged, self.latent_dim, seed, steps=steps)
+        if len(held_out) < FEW_HELD_OUT and found.columns is None:  # all rows count, once the choices are made
+            found = Scatter.fitted(Coordinates.cat([at, judged]), judged, self.latent_dim, seed, like=found)
         self.set_scatter(found.to(self.device, self.dtype))
 
     def coordinates(self, x: Tensor, *, batch_size: int | None = None) -> Coordinates:

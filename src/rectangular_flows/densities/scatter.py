@@ -27,6 +27,7 @@ from .mixture import MixtureDensity
 from .zuko import ZukoDensity
 
 PARTS = ("manifold", "joint", "plain", "columns")
+FEW_HELD_OUT = 60  # rows that are too few to do without, once the choices are made
 _ROUNDS = 100  # of EM for the weights
 _RATE, _BATCH, _CLIP = 3e-3, 250, 5.0  # of the training of splines
 _VALIDATIONS, _WAIT, _JUDGED = 30, 8, 2_000
@@ -97,7 +98,8 @@ class Scatter(Described, nn.Module):
             held_out: of others, at least one.
             latent_dim: d.
             seed: of the mixtures.
-            like: one whose choices are taken as they are: numbers of components, and floors of their variance.
+            like: one without splines, whose choices are taken as they are: numbers of components, floors of their variance,
+                weights.
             steps: of training for the splines of the columns; 0: without them.
         """
         train, held_out = train[train.finite()], held_out[held_out.finite()]  # a flow may overflow far out
@@ -123,6 +125,9 @@ class Scatter(Described, nn.Module):
             scatter.columns = scatter.columns.float()
             known = float(scatter.parts(held_out, splines=False).mean(dim=0).max())
             _train(scatter.columns, train.y.float(), held_out.y.float(), steps, seed, least=known - _HOPELESS)
+        if like is not None:
+            scatter.weights.copy_(like.weights)
+            return scatter
         parts = scatter.parts(held_out)
         weights = scatter.weights
         for _ in range(_ROUNDS):  # one row in favour of each part keeps a weight above zero

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from ..data.rows import Rows, shuffled, take
-from ..densities.scatter import Scatter
+from ..densities.scatter import FEW_HELD_OUT, Scatter
 from ..errors import NumericalError
 from ..manifold import RectangularFlow, Scores
 from ..metrics.arrays import Array
@@ -21,8 +21,7 @@ from ..runs.calibration import REFERENCE_ROWS, Calibration, neighbour_distance
 
 _AT_ONCE = 500  # rows between two signs of progress
 _CALIBRATION_ROWS = 5_000
-_ENOUGH = 60  # validation rows to calibrate on them alone
-_FOLDS, _LEAST_FOLDS = 8, 4  # the rows of two folds are left out of each fit
+_FOLDS, _LEAST_FOLDS = 8, 4
 
 
 @dataclass(frozen=True)
@@ -198,8 +197,8 @@ def calibrate(
 ) -> Calibration:
     """What is usual, from rows held out of training.
 
-    Few validation rows say little. Then training rows are used as well, cross-fitted: the density in R^D is fitted anew
-    without each eighth of them, and no row is its own neighbour.
+    Few validation rows say little. Then all rows are used, cross-fitted: the density in R^D, which they were fitted to as
+    well, is fitted anew without each eighth of them, and no row is its own neighbour.
 
     Args:
         flow: the trained model.
@@ -208,30 +207,27 @@ def calibrate(
             in R^D, the outlier score is that of the manifold alone.
         most: rows.
     """
-    held_out = take(validation, slice(min(most, _CALIBRATION_ROWS)), dtype=flow.dtype)
+    held_out = take(validation, slice(min(most, _CALIBRATION_ROWS)), flow.device, flow.dtype)
     if train is None or flow.scatter is None or flow.kind == "image":
         return Calibration.of(score_rows(flow, held_out))
     some = shuffled(len(train), 0)[:REFERENCE_ROWS] if len(train) > REFERENCE_ROWS else slice(None)
     known = take(train, some, flow.device, flow.dtype)
-    reference = flow.to_model_units(known).flatten(1).double().cpu().numpy()
-    if len(held_out) >= _ENOUGH:
-        return Calibration.of(score_rows(flow, held_out), reference)
-    found = score_rows(flow, torch.cat([known, held_out.to(known)]))
-    at = flow.coordinates(known)
-    unit = found.ambient_log_prob[: len(known)] - flow.scatter.log_prob(at).cpu()
+    if len(held_out) >= FEW_HELD_OUT or flow.scatter.columns is not None:
+        return Calibration.of(score_rows(flow, held_out), _reference(flow, known))
+    known = torch.cat([known, held_out])
+    found, at, reference = score_rows(flow, known), flow.coordinates(known), _reference(flow, known)
+    values = found.ambient_log_prob.clone()
+    unit = values - flow.scatter.log_prob(at).cpu()
     count = min(_FOLDS, len(known))
     folds = torch.arange(len(known)) % count
-    values = found.ambient_log_prob.clone()
     for fold in range(count if count >= _LEAST_FOLDS else 0):
-        inside, judged = folds == fold, folds == (fold + 1) % count
-        scatter = Scatter.fitted(at[~inside & ~judged], at[judged], flow.latent_dim, like=flow.scatter)
-        values[: len(known)][inside] = scatter.log_prob(at[inside]).cpu() + unit[inside]
-    distance = np.concatenate(
-        [
-            neighbour_distance(reference, reference, themselves=True),
-            neighbour_distance(reference, found.model_rows[len(known) :].double().numpy())
-            if len(held_out)
-            else np.zeros(0),
-        ]
-    )
+        inside = folds == fold
+        scatter = Scatter.fitted(at[~inside], at[inside], flow.latent_dim, like=flow.scatter)
+        values[inside] = scatter.log_prob(at[inside]).cpu() + unit[inside]
+    distance = neighbour_distance(reference, reference, themselves=True)
     return Calibration.of(replace(found, ambient_log_prob=values), reference, distance)
+
+
+def _reference(flow: RectangularFlow, rows: torch.Tensor) -> Array:
+    """Known rows in the model's units."""
+    return flow.to_model_units(rows).flatten(1).double().cpu().numpy()

@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ..data.discrete import dequantised, discrete_steps
 from ..data.rows import Rows, mix, shuffled, split, take
-from ..errors import NonFiniteError, NumericalError, ScatterWarning, warn
+from ..errors import NonFiniteError, NumericalError
 from ..manifold import RectangularFlow
 from .average import Average
 from .budget import seconds_of, within
@@ -27,6 +26,7 @@ from .memory import backward_in_parts, rows_within
 from .objective import Objective, Terms
 from .optimisers import make_optimiser
 from .run import Epoch, Progress, Run
+from .scatter import fit_scatter
 from .schedule import Plan, dual_step
 from .setup import choose_device, seed_everything
 from .signals import GivenUp, Interrupted, StopSignals
@@ -37,8 +37,6 @@ Watcher = Callable[[Run], None]
 
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 _START_ROWS = 40_000
-_SCATTER_ROWS, _SPLINE_ROWS = 20_000, 400
-_SPLINE_STEPS = 1.5  # for each step of the manifold
 _TOLERANCE = 1.25  # of target_error = "auto", over what was reached before the likelihood counts
 _LEAST_TARGET, _MOST_BETA = 1e-6, 1e6
 _DONE = "all epochs done"
@@ -366,24 +364,11 @@ class _Loop:
 
     def _fit_scatter(self) -> None:
         """The density of rows around the manifold, which is a function of the flow: resuming a finished run repairs it."""
-        if not self.config.scatter or not len(self.held_out) or not self.flow.can_scatter:
+        if not self.config.scatter:
             return
-        order = shuffled(len(self.train), self.config.seed)[:_SCATTER_ROWS]
-        rows = take(self.train, order, self.held_out.device, self.held_out.dtype)
-        try:
-            if rows.dim() == 2:
-                rows = dequantised(rows, discrete_steps(rows.cpu()), self.config.seed)
-            self.flow.fit_scatter(rows, self.held_out[:_SCATTER_ROWS], self.config.seed, self._spline_steps())
-        except NumericalError as error:
-            warn(ScatterWarning, f"no density in R^D was fitted: {error}")
-            return
-        if self.folder is not None:
+        given = self.flow, self.train, self.held_out, self.config.seed, self.plan.steps(Progress(1.0))
+        if fit_scatter(*given) and self.folder is not None:
             self.folder.save_model(self.run, self.facts, final=True)
-
-    def _spline_steps(self) -> int:
-        """Of training for splines of the columns, which are cheap; none for images and for few rows."""
-        enough = self.flow.kind == "table" and len(self.train) >= _SPLINE_ROWS and self.flow.ambient_dim > 1
-        return round(_SPLINE_STEPS * self.plan.steps(Progress(1.0))) if enough else 0
 
     def _failure(self, error: NumericalError) -> NonFiniteError:
         restored = self.run.use_best()

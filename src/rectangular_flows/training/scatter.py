@@ -1,0 +1,38 @@
+"""The density of rows around a manifold, fitted at the end of a training."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from ..data.discrete import dequantised, discrete_steps
+from ..data.rows import Rows, shuffled, take
+from ..errors import NumericalError, ScatterWarning, warn
+from ..manifold import RectangularFlow
+
+_ROWS = 20_000
+_SPLINE_ROWS = 400  # to train on, that allow splines of the columns
+_SPLINE_STEPS = 1.5  # for each step of the manifold
+
+
+def fit_scatter(flow: RectangularFlow, train: Rows, held_out: Tensor, seed: int, steps: int) -> bool:
+    """Give the flow its density in R^D, where its layers allow one; whether it has one now.
+
+    Args:
+        flow: trained.
+        train: rows that it was trained on.
+        held_out: others, of its device and dtype.
+        seed: of the rows drawn and of all that is fitted.
+        steps: that the manifold was trained for; splines of the columns take half as many again.
+    """
+    if not len(held_out) or not flow.can_scatter:
+        return False
+    rows = take(train, shuffled(len(train), seed)[:_ROWS], held_out.device, held_out.dtype)
+    if flow.kind == "table":
+        rows = dequantised(rows, discrete_steps(rows.cpu()), seed)
+    enough = flow.kind == "table" and len(train) >= _SPLINE_ROWS and flow.ambient_dim > 1
+    try:
+        flow.fit_scatter(rows, held_out[:_ROWS], seed, round(_SPLINE_STEPS * steps) if enough else 0)
+    except NumericalError as error:
+        warn(ScatterWarning, f"no density in R^D was fitted: {error}")
+        return False
+    return True
