@@ -204,10 +204,11 @@ def test_samples_follow_the_density(weights, seed):
         deviation = (marginal * (axes[i] - mean).square()).sum().sqrt()
         assert (samples[:, i].mean() - mean).abs() < 0.05 * deviation
         assert samples[:, i].std() == pytest.approx(float(deviation), rel=0.05)
-        below = np.interp(samples[:, i].numpy(), axes[i].numpy(), marginal.cumsum(0).numpy())
+        edges = axes[i] + (axes[i][1] - axes[i][0]) / 2  # a cell's mass lies around its point
+        below = np.interp(samples[:, i].numpy(), edges.numpy(), marginal.cumsum(0).numpy())
         distance = np.abs(np.sort(below) - (np.arange(8_000) + 0.5) / 8_000).max()
         assert (
-            distance < 0.03
+            distance < 0.025
         )  # a Kolmogorov-Smirnov distance that 1 in 10⁴ samples of 8,000 exceeds, and the grid's error
     assert torch.equal(samples, flow.sample(8_000, scatter=True, generator=torch.Generator().manual_seed(seed)))
 
