@@ -54,7 +54,7 @@ def draw_run(run: SavedRun) -> list[Drawing]:
             "surface is not on the sphere, since a plane cannot cover a sphere without a cut."
         )
         shown = take(data.train, slice(_EARTH_ROWS), dtype=flow.dtype)
-        found.append(Drawing("earth", draw_earth(flow, shown, Path(str(settings.data)).stem), text))
+        found.append(Drawing("earth", draw_earth(flow, shown, title=Path(str(settings.data)).stem), text))
     samples = flow.sample(len(rows), generator=torch.Generator().manual_seed(0))
     text = "Diagonal: marginal distributions. Below it: data. Above it: samples from the model."
     found.append(Drawing("pairs", draw_pairs(rows, samples, data.columns), text))
