@@ -141,7 +141,7 @@ def test_as_many_dimensions_as_columns():
         ({"latent_dim": 4}, r"latent_dim from 1 to the number of columns.*got 4 with n_features = 3"),
         ({"latent_dim": 0}, "got 0"),
         ({"latent_dim": "many"}, "got 'many'"),
-        ({"validation_fraction": 1.5}, "validation_fraction < 1; got 1.5"),
+        ({"validation_fraction": 1.5}, "validation_fraction < 1.*got 1.5"),
         ({"volume": "rough"}, "exact, stochastic; got rough"),
         ({"probes": 7}, "probes is for volume = stochastic; this run has volume = exact"),
     ],

@@ -11,7 +11,8 @@ from dataclasses import replace
 from .config import TrainingConfig
 
 _WARM_UP, _MEASURED = 3, 7  # steps
-_SHARE = 0.7  # of the time that is for steps; the rest is for validation, the density in all columns, and calibration
+_SHARE = 0.65  # of the time that is for steps; the rest is for validation, mixtures, calibration and the verdict
+_SPLINES = 1.2  # seconds of the splines of the density in all columns, for each second of steps
 _LATENT = 0.2  # seconds of a step of the latent density alone, over those of a whole one
 _LEAST_EPOCHS, _LEAST_STEPS = 12, 30
 
@@ -38,15 +39,16 @@ def within(config: TrainingConfig, rows: int, seconds_per_step: float, used: flo
     Example:
         >>> config = TrainingConfig(epochs="auto", time=20.0, batch_size=100).for_rows(10_000)
         >>> planned = within(config, 10_000, 0.1)
-        >>> planned.epochs, planned.epoch_rows  # 20 s · 0.7 / 0.1 s, less what the latent density takes
-        (12, 1100)
+        >>> planned.epochs, planned.epoch_rows  # some 57 steps, in at least 12 epochs
+        (14, 400)
     """
     if config.time is None:
         return config
     epoch_rows = min(rows, config.epoch_rows or rows)
     per_epoch = math.ceil(epoch_rows / config.batch_size)
     alone = _LATENT * config.latent_epochs / config.whole_epochs
-    steps = max(_SHARE * (config.time - used) / (seconds_per_step * (1 + alone)), _LEAST_STEPS)
+    whole = 1 + alone + _SPLINES * config.scatter
+    steps = max(_SHARE * (config.time - used) / (seconds_per_step * whole), _LEAST_STEPS)
     if steps >= per_epoch * config.whole_epochs:
         return config
     if steps < _LEAST_EPOCHS * per_epoch:  # shorter epochs, so that there are enough validations to choose from
