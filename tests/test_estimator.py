@@ -170,7 +170,7 @@ def test_a_summary_is_the_verdict_on_the_rows_held_out(tmp_path):
     X = np.random.default_rng(0).normal(size=(300, 3)) * [1, 1, 0.1]
     est = rnf.RectangularFlowEstimator(latent_dim=2, epochs=2, random_state=0).fit(X)
     summary = est.summary()
-    assert (summary.held_out, summary.train, summary.latent_dim) == (30, 270, 2)
+    assert (summary.held_out, summary.train, summary.latent_dim) == (60, 240, 2)
     assert str(summary).splitlines()[-1] == summary.sentences
     assert est.summary() is summary
     new = np.random.default_rng(1).normal(size=(100, 3)) * [1, 1, 0.1]

@@ -327,7 +327,8 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         if self.calibration_ is None or self.calibration_.reference is None:
             raise ValueError("an estimator of version 0.1 does not keep what a summary needs; fit it again")
         flow, names = self.flow_, getattr(self, "feature_names_in_", ())
-        known = flow.to_data_units(torch.from_numpy(self.calibration_.reference).to(flow.device, flow.dtype))
+        reference = self.calibration_.reference[: self._trained_on]  # of few rows, those held out are known as well
+        known = flow.to_data_units(torch.from_numpy(reference).to(flow.device, flow.dtype))
         found = measure(flow, known, rows, [str(name) for name in names], count=self._trained_on)
         if X is None:
             self._verdict = found
