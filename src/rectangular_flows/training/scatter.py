@@ -11,7 +11,7 @@ from ..manifold import RectangularFlow
 
 _ROWS = 20_000
 _SPLINE_ROWS = 400  # to train on, that allow splines of the columns
-_SPLINE_STEPS = 1.5  # for each step of the manifold
+_SPLINE_STEPS, _MOST_STEPS = 1.5, 4_500  # for each step of the manifold, and in all
 
 
 def fit_scatter(flow: RectangularFlow, train: Rows, held_out: Tensor, seed: int, steps: int) -> bool:
@@ -31,7 +31,7 @@ def fit_scatter(flow: RectangularFlow, train: Rows, held_out: Tensor, seed: int,
         rows = dequantised(rows, discrete_steps(rows.cpu()), seed)
     enough = flow.kind == "table" and len(train) >= _SPLINE_ROWS and flow.ambient_dim > 1
     try:
-        flow.fit_scatter(rows, held_out[:_ROWS], seed, round(_SPLINE_STEPS * steps) if enough else 0)
+        flow.fit_scatter(rows, held_out[:_ROWS], seed, min(round(_SPLINE_STEPS * steps), _MOST_STEPS) if enough else 0)
     except NumericalError as error:
         warn(ScatterWarning, f"no density in R^D was fitted: {error}")
         return False
