@@ -131,7 +131,7 @@ class TrainingConfig:
         beta: weight of the squared reconstruction error, summed over dimensions; with target_error, its first value.
         target_error: mean squared reconstruction error to meet; beta adapts by dual ascent until it is met. "auto" takes
             little more than what the manifold reaches on the validation rows before the likelihood counts (see anneal), and
-            no more than what it started with: the likelihood then cannot buy density with distance.
+            no more than at the start, so that the likelihood cannot buy density with distance.
         dual_rate: speed of that adaptation: the largest relative change of beta in a step.
         tail_weight: exponent a of the weight |y|^(2a) of a row in the reconstruction error, by its distance from the
             centre of the data and 1 on average. Above 0 (say 0.5 to 1), rows far out are reconstructed better.
