@@ -37,7 +37,7 @@ def save_model(flow: RectangularFlow, folder: str | Path, **facts: Any) -> None:
     try:
         content["model"] = describe(flow)
     except TypeError as error:
-        content["undescribed"] = str(error)
+        content |= {"undescribed": str(error), "scatter": describe(flow.scatter)}
     save_tensors(folder / WEIGHTS, flow.state_dict())
     write_atomically(folder / DESCRIPTION, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
@@ -61,6 +61,9 @@ def load_model(
             for name in room.__all__:
                 getattr(room, name)
         flow = build(description["model"])
+    elif flow.scatter is None:  # fitted at the end of training, so that the code which makes the model has none
+        described = description if description["model"] is None else description["model"]["arguments"]
+        flow.set_scatter(build(described.get("scatter")))
     if not isinstance(flow, RectangularFlow):
         raise ValueError(f"{folder / DESCRIPTION} describes a {type(flow).__name__}; expected a RectangularFlow")
     flow.to(getattr(torch, description["dtype"]))
