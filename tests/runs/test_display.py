@@ -21,12 +21,12 @@ def console(**options):
     return Console(file=io.StringIO(), width=200, **options)
 
 
-def training(epoch, step, best=0, latent_from=None, patience=None):
+def training(epoch, step, best=0, latent_from=None, waits=None):
     line = SimpleNamespace(
         epoch=epoch, objective=1.5, negative_log_likelihood=1.25, reconstruction=0.005, metrics={"mine": 3.0}
     )
     progress = SimpleNamespace(epoch=epoch, step=step, steps=100, latent_from=latent_from)
-    config = SimpleNamespace(whole_epochs=10, latent_epochs=2, patience=patience)
+    config = SimpleNamespace(whole_epochs=10, latent_epochs=2, waits=patience)
     return SimpleNamespace(history=[line], progress=progress, config=config, best_epoch=best)
 
 
@@ -38,7 +38,7 @@ def test_lines_of_a_run(clock):
         shown.on_epoch(training(1, 20))
         shown.on_epoch(training(1, 20))  # not the next one to be shown
         clock.seconds += 5
-        shown.on_epoch(training(4, 30, best=2, latent_from=3, patience=7))
+        shown.on_epoch(training(4, 30, best=2, latent_from=3, waits=7))
     first, second = where.file.getvalue().splitlines()
     values = "objective 1.5, nll 1.25, reconstruction 0.005, mine 3"
     assert first == f"mine: epoch 2/12 · {values} · 2 steps/s · 40 s left"

@@ -137,9 +137,10 @@ class Scatter(Described, nn.Module):
         return scatter
 
     def alone(self, part: str) -> Scatter:
-        """The same with one of its parts, "manifold", "joint" or "plain", and without the others."""
-        if part not in PARTS:
-            raise ValueError(f"expected one of {', '.join(PARTS)}; got {part!r}")
+        """The same with one of its parts, "manifold", "joint", "plain" or "columns", and without the others."""
+        names = PARTS[: len(self.weights)]
+        if part not in names:
+            raise ValueError(f"expected one of {', '.join(names)}; got {part!r}")
         found = copy.copy(self)
         found._buffers = {**self._buffers, "weights": torch.zeros_like(self.weights)}
         found.weights[PARTS.index(part)] = 1
