@@ -37,7 +37,7 @@ class Score:
         calibrated: whether it needs a calibration, which is None for ``value`` otherwise.
         model_units: whether it is in the model's units, and so left out where these are those of the data.
         written: whether ``rnf score`` writes a column of it.
-        ambient: whether it needs a density in R^D, which models of version 0.1 have not.
+        ambient: whether it needs a density in R^D, which models of version 0.1 lack.
     """
 
     name: str

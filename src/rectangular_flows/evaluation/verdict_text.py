@@ -54,8 +54,8 @@ def _merits(v: Verdict) -> str:
         parts[0] += "; the rest is scatter around it"
     if v.samples is not None:
         parts.append(
-            f"samples with scatter are told from data {_percent(v.samples.classifier)} of the time (chance "
-            f"{_percent(v.samples.classifier_floor)}, a Gaussian mixture's {_percent(v.samples.classifier_mixture)})"
+            f"a classifier tells samples with scatter from data {_percent(v.samples.classifier)} of the time (real rows "
+            f"{_percent(v.samples.classifier_floor)}, those of a Gaussian mixture {_percent(v.samples.classifier_mixture)})"
         )
     told = ", and ".join(parts)
     if v.shape is not None and v.shape.pieces > v.shape.sample_pieces > 0:
