@@ -154,11 +154,11 @@ def judge_run(
         display.total = sum(len(rows) for rows in chosen.sets.values())
     tick = None if display is None else display.advance
     passes = {name: score_rows(flow, rows, tick=tick) for name, rows in chosen.sets.items()}
-    calibration = run.calibration or calibrate(flow, run.data.validation)
+    calibration = run.calibration or calibrate(flow, run.data.validation, run.data.train)
     judged = {
         score.name: judge({name: score(part, calibration) for name, part in passes.items()}, chosen.halves, score)
         for score in SCORES.values()
-        if flow.unit_layers() or not score.model_units
+        if score.applies(flow, calibration) and (flow.unit_layers() or not score.model_units)
     }
     baseline = _Baseline(flow, chosen.baseline)
     residuals = {name: baseline.residuals(rows) for name, rows in chosen.sets.items()}

@@ -43,7 +43,7 @@ def save_model(flow: RectangularFlow, folder: str | Path, **facts: Any) -> None:
     dtype = str(flow.dtype).removeprefix("torch.")
     description = {"format": _FORMAT, "version": __version__, "dtype": dtype, "model": model, "facts": facts}
     if reason is not None:
-        description["undescribed"] = reason
+        description |= {"undescribed": reason, "scatter": describe(flow.scatter)}
     save_tensors(folder / WEIGHTS, flow.state_dict())
     write_atomically(folder / DESCRIPTION, json.dumps(description, indent=1, ensure_ascii=False) + "\n")
 
@@ -64,13 +64,16 @@ def load_model(
     """
     folder = Path(folder)
     description = read_description(folder)
+    for room in (flows, densities):  # which import their classes at first use; a description finds imported ones
+        for name in room.__all__:
+            getattr(room, name)
     if flow is None:
         if description["model"] is None:
             raise ValueError(f"the model in {folder} has to be passed, load(…, flow=…): {description['undescribed']}")
-        for room in (flows, densities):  # which import their classes at first use; a description finds imported ones
-            for name in room.__all__:
-                getattr(room, name)
         flow = build(description["model"])
+    elif isinstance(flow, RectangularFlow):  # whoever made it anew has not fitted its density in R^D
+        kept = description["model"] or {"arguments": description}
+        flow.set_scatter(build(kept["arguments"].get("scatter")))
     if not isinstance(flow, RectangularFlow):
         raise ValueError(f"{folder / DESCRIPTION} describes a {type(flow).__name__}; expected a RectangularFlow")
     flow.to(getattr(torch, description["dtype"]))
