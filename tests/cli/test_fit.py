@@ -36,7 +36,7 @@ def test_a_run_keeps_what_applies_and_nothing_else(trained):
     folder, _ = trained
     config = SavedRun(folder / "run").config
     assert config["latent_layers"] == 3
-    assert {"probes", "latent_components", "margin", "channels", "weight_decay", "radius_noise"}.isdisjoint(config)
+    assert {"probes", "margin", "channels", "weight_decay", "radius_noise"}.isdisjoint(config)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,6 @@ def test_a_run_keeps_what_applies_and_nothing_else(trained):
     [
         (["{data}", "--latent-dim", "1", "--beta", "-3"], "positive beta; got -3"),
         (["{data}", "--latent-dim", "3"], "latent"),
-        (["{data}"], "--latent-dim"),
         ([], "no data"),
         (["nowhere.csv", "--latent-dim", "1"], "nowhere.csv"),
         (["{data}", "--latent-dim", "1", "--columns", "east,nroth"], "north"),
