@@ -203,7 +203,9 @@ def test_a_model_without_a_description_is_passed(tmp_path):
     run = rnf.fit(make(), x, rnf.TrainingConfig(epochs=1), out=tmp_path)
     with pytest.raises(ValueError, match=r"has to be passed, load\(…, flow=…\)"):
         rnf.load(tmp_path)
-    assert torch.equal(rnf.load(tmp_path, flow=make()).log_prob(x), run.flow.log_prob(x))
+    again = rnf.load(tmp_path, flow=make())
+    assert torch.equal(again.log_prob(x), run.flow.log_prob(x))
+    assert torch.equal(again.ambient_log_prob(x), run.flow.ambient_log_prob(x))
 
 
 def lines(count, **metrics):
