@@ -86,6 +86,7 @@ def test_rows_that_overflow_are_outliers():
     assert not np.isnan(found).any()
 
 
+@pytest.mark.slow
 def test_grid_search_chooses_as_new_rows_would():
     """Scores of other dimensions and weights are in the same units, near the truth, and rank the models as new rows do."""
     settings = {"layers": 3, "hidden": (16,), "latent": "mixture", "epochs": 12, "batch_size": 50, "random_state": 0}

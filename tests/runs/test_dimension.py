@@ -40,6 +40,7 @@ def test_a_curved_sheet_is_flat_to_nobody_but_a_flow(monkeypatch):
     assert choose_dimension(MODEL, swiss_roll(600, 0), 0).value == 2
 
 
+@pytest.mark.slow
 def test_a_curve_in_more_columns_than_a_plane_has():
     """A parabola in five columns has two principal components; a short training finds that one is enough."""
     random = np.random.default_rng(0)
