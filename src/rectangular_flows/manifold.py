@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from .densities import as_density
 from .densities.base import Density, draw_normal
-from .densities.scatter import FEW_HELD_OUT, Coordinates, Scatter
+from .densities.scatter import FEW_HELD_OUT, SMOOTH, Coordinates, Scatter
 from .errors import NonFiniteError, RoundTripWarning, check_finite, in_transform, warn
 from .flows.description import Described
 from .flows.injection import (
@@ -55,6 +55,7 @@ class Scores:
         model_squared_distance: squared distances in the model's units, (B,), float64.
         ambient_log_prob: log-densities of the rows themselves in R^D, in the units of the data, (B,), float64; NaN for a
             flow without scatter.
+        smooth_log_prob: the same without the part that takes the columns one after another.
         model_rows: the rows in the model's units, (B, D).
     """
 
@@ -65,6 +66,7 @@ class Scores:
     model_log_prob: Tensor
     model_squared_distance: Tensor
     ambient_log_prob: Tensor
+    smooth_log_prob: Tensor
     model_rows: Tensor
 
     @classmethod
@@ -386,7 +388,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
             train: rows that the flow was trained on, (N, *data_shape).
             held_out: others, (M, *data_shape), M ≥ 1.
             seed: of its mixtures.
-            steps: of training for a part of autoregressive splines of the columns, which many rows allow; 0: without it.
+            steps: of training for a part that takes the columns one after another, which many rows allow; 0: without it.
 
         Raises:
             ValueError: f̃ has layers that cannot be inverted.
@@ -435,13 +437,18 @@ class RectangularFlow(Manifold, Described, nn.Module):
         inner = len(links_of(self.ambient))
         return links[1 : 1 + inner], links[1 + inner : len(links) - units]
 
-    def ambient_log_prob(self, x: Tensor, *, batch_size: int | None = None) -> Tensor:
+    def ambient_log_prob(self, x: Tensor, *, batch_size: int | None = None, smooth: bool = False) -> Tensor:
         r"""Log-density of x itself in R^D, with respect to Lebesgue measure, in the user's units, (B,), float64.
 
         .. math:: \log p(x) = \log p(z) + \log p(z'|z) + \log|\det \partial \tilde f^{-1}/\partial x|,
 
         pooled with mixtures of Gaussians: see :class:`~rectangular_flows.densities.Scatter`. It does not depend on
         which manifold was chosen for its units, so models of different d can be compared by it.
+
+        Args:
+            x: rows, (B, *data_shape).
+            batch_size: rows at a time.
+            smooth: without the part that takes the columns one after another, as the outlier score has it.
 
         Raises:
             ValueError: the flow has no scatter; see :meth:`fit_scatter`.
@@ -450,7 +457,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
         scatter = self._scatter()
 
         def part(rows: Tensor) -> Tensor:
-            return scatter.log_prob(self._coordinates(self.to_model_units(rows))) + self._unit_log_det(rows)
+            return scatter.log_prob(self._coordinates(self.to_model_units(rows)), smooth) + self._unit_log_det(rows)
 
         return self.in_batches(part, x, batch_size)
 
@@ -543,17 +550,18 @@ class RectangularFlow(Manifold, Described, nn.Module):
 
     def _score(self, x: Tensor, check: bool) -> Scores:
         view, y = self.in_model_units, self.to_model_units(x)
-        ambient = torch.full((len(x),), torch.nan, dtype=torch.float64, device=x.device)
+        ambient = smooth = torch.full((len(x),), torch.nan, dtype=torch.float64, device=x.device)
         if self.scatter is None:
             z = view.encode(y)
         else:
             at = self._coordinates(y)
             z = at.u[:, : self.latent_dim]
-            ambient = self.scatter.log_prob(at) + self._unit_log_det(x)
+            parts, units = self.scatter.parts(at), self._unit_log_det(x)
+            ambient, smooth = self.scatter.pooled(parts) + units, self.scatter.pooled(parts[:, : len(SMOOTH)]) + units
         x_hat, L, y_hat, model_L = two_log_volumes(self, view, z)
         log_prob = self._density(z, x_hat, L, check)
         error, model_error = squared_distance(x, x_hat), squared_distance(y, y_hat)
-        return Scores(z, x_hat, log_prob, error, log_prob + L - model_L, model_error, ambient, y.flatten(1))
+        return Scores(z, x_hat, log_prob, error, log_prob + L - model_L, model_error, ambient, smooth, y.flatten(1))
 
 
 class ModelUnits(Manifold):

@@ -1,4 +1,5 @@
 from .base import Density
+from .columnwise import ColumnwiseDensity
 from .flow import FlowDensity, as_density
 from .mixture import FewerComponentsWarning, MixtureDensity
 from .registry import LATENTS, LatentKind, register_latent
@@ -7,6 +8,7 @@ from .zuko import ZukoDensity
 
 __all__ = [
     "LATENTS",
+    "ColumnwiseDensity",
     "Coordinates",
     "Density",
     "FewerComponentsWarning",

@@ -118,6 +118,7 @@ class MixtureDensity(Density):
         """
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.mixture import GaussianMixture
+        from threadpoolctl import threadpool_limits
 
         rows = z.detach().cpu().double()
         check_finite(
@@ -142,7 +143,7 @@ class MixtureDensity(Density):
             )
         scale = _scale(rows, deviation)
         model = GaussianMixture(known, reg_covar=self.floor, max_iter=_ITERATIONS, random_state=self.seed)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), threadpool_limits(1):
             warnings.simplefilter("ignore", ConvergenceWarning)  # it is where training starts
             model.fit(((rows - mean) / scale).numpy())
 
@@ -182,6 +183,7 @@ class MixtureDensity(Density):
         """
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.mixture import GaussianMixture
+        from threadpoolctl import threadpool_limits
 
         rows, held_out = rows[:_FITTED_ROWS].detach().cpu().double(), held_out.detach().cpu().double()
         if len(rows) < 2 or not len(held_out):
@@ -196,7 +198,7 @@ class MixtureDensity(Density):
             rise, count = True, first
             while rise and count <= last and (count == first or len(rows) >= 3 * count * rows.shape[1]):
                 model = GaussianMixture(count, reg_covar=floor, max_iter=_EM_ROUNDS, random_state=seed)
-                with warnings.catch_warnings():
+                with warnings.catch_warnings(), threadpool_limits(1):  # more threads lose time on small matrices
                     warnings.simplefilter("ignore", ConvergenceWarning)
                     score = float(model.fit(white.numpy()).score(judged.numpy()))
                 rise = score > best_score - _PATIENCE

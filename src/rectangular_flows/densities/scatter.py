@@ -3,8 +3,8 @@ r"""How rows scatter around a manifold: a density of (z, z′), the coordinates 
 .. math:: p(w) = |\det \partial u/\partial w|\,\bigl[a_1\, p_h(z)\, q(z'|z) + a_2\, q(u)\bigr] + a_3\, r(w),
           + a_4\, s(y), \qquad u = (z, z') = \tilde f^{-1}(w),
 
-with mixtures of Gaussians q and r, autoregressive splines s of the columns y (where rows are enough), and weights a that sum
-to one and are best for rows held out. All parts are exact densities in R^D, so p is one:
+with mixtures of Gaussians q and r, a density s of the columns y one after another (where rows are enough), and weights a
+that sum to one and are best for rows held out. All parts are exact densities in R^D, so p is one:
 comparable across latent dimensions, weights of the reconstruction error, and other libraries' flows. Dimensions that an
 embedding drops are Gaussian, all of one width.
 
@@ -14,7 +14,6 @@ Reference for the pool: Smyth & Wolpert, Linearly combining density estimators v
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -23,16 +22,14 @@ import torch
 from torch import Tensor, nn
 
 from ..flows.description import Described
+from .columnwise import ColumnwiseDensity
 from .mixture import MixtureDensity
-from .zuko import ZukoDensity
 
 PARTS = ("manifold", "joint", "plain", "columns")
+SMOOTH = PARTS[:3]  # that say how far a row is from the others: cells say only how often it occurs
 FEW_HELD_OUT = 60  # rows that are too few to do without, once the choices are made
 _ROUNDS = 100  # of EM for the weights
-_RATE, _BATCH, _CLIP = 3e-3, 250, 5.0  # of the training of splines
-_VALIDATIONS, _WAIT, _JUDGED = 30, 8, 2_000
-_HOPELESS = 3.0  # nats below the other parts at which splines are given up
-_AT_ONCE = 2_000  # rows
+_HOPELESS = 3.0  # nats below the other parts at which the density of the columns is given up
 _MARGIN = 0.25  # of a column's span, by which samples may lie beyond the data
 
 
@@ -47,7 +44,7 @@ class Scatter(Described, nn.Module):
         dropped: dimensions dropped by each embedding.
         size: D, entries of a row.
         floors: of the variances of both mixtures, in whitened units.
-        columns: D, for a part of autoregressive splines of the columns; 0: none.
+        cells: of a part that takes the columns one after another; 0: without it.
     """
 
     weights: Tensor
@@ -64,15 +61,14 @@ class Scatter(Described, nn.Module):
         dropped: Sequence[int] = (),
         size: int | None = None,
         floors: Sequence[float] = (1e-4, 1e-4),
-        columns: int = 0,
+        cells: int = 0,
     ):
         super().__init__()
         self.latent_dim, self.features, self.dropped = latent_dim, features, tuple(dropped)
         self.joint = MixtureDensity(features, components, floor=floors[0])
         self.plain = MixtureDensity(features, plain_components, floor=floors[1])
-        settings = {"features": columns, "transforms": 3, "hidden_features": (64, 64)}
-        self.columns = ZukoDensity("NSF", whiten=False, **settings) if columns else None
-        parts = len(PARTS) if columns else len(PARTS) - 1
+        self.columns = ColumnwiseDensity(size or features, cells) if cells else None
+        parts = len(PARTS) if cells else len(PARTS) - 1
         self.register_buffer("weights", torch.full((parts,), 1 / parts))
         self.register_buffer("log_scales", torch.zeros(len(self.dropped)))
         self.register_buffer("low", torch.full((size or features,), -torch.inf))
@@ -98,20 +94,17 @@ class Scatter(Described, nn.Module):
             held_out: of others, at least one.
             latent_dim: d.
             seed: of the mixtures.
-            like: one without splines, whose choices are taken as they are: numbers of components, floors of their variance,
-                weights.
-            steps: of training for the splines of the columns; 0: without them.
+            like: one without a part of columns, whose choices are taken as they are: numbers of components, floors of their
+                variance, weights.
+            steps: of training for the part of columns; 0: without it.
         """
         train, held_out = train[train.finite()], held_out[held_out.finite()]  # a flow may overflow far out
         joint = MixtureDensity.fitted(train.u, held_out.u, seed, None if like is None else like.joint)
         plain = MixtureDensity.fitted(train.w, held_out.w, seed, None if like is None else like.plain)
         counts, floors = (joint.components, plain.components), (joint.floor, plain.floor)
-        size = train.y.shape[1]
-        with torch.random.fork_rng([]):
-            torch.manual_seed(seed)
-            scatter = cls(
-                latent_dim, train.u.shape[1], *counts, train.dropped, size, floors, size if steps else 0
-            ).double()
+        columns = ColumnwiseDensity.started(train.y.float(), seed) if steps else None
+        size, cells = train.y.shape[1], 0 if columns is None else columns.cells
+        scatter = cls(latent_dim, train.u.shape[1], *counts, train.dropped, size, floors, cells).double()
         scatter.joint.load_state_dict(joint.state_dict())
         scatter.plain.load_state_dict(plain.state_dict())
         if train.dropped:
@@ -121,19 +114,21 @@ class Scatter(Described, nn.Module):
         span = _MARGIN * (high - low)
         scatter.low.copy_(low - span)
         scatter.high.copy_(high + span)
-        if scatter.columns is not None:
-            scatter.columns = scatter.columns.float()
-            known = float(scatter.parts(held_out, splines=False).mean(dim=0).max())
-            _train(scatter.columns, train.y.float(), held_out.y.float(), steps, seed, least=known - _HOPELESS)
+        if columns is not None:
+            known = float(scatter.parts(held_out, columns=False).mean(dim=0).max())
+            columns.train_on(train.y.float(), held_out.y.float(), steps, seed, least=known - _HOPELESS)
+            scatter.columns = columns
         if like is not None:
             scatter.weights.copy_(like.weights)
             return scatter
         parts = scatter.parts(held_out)
-        weights = scatter.weights
-        for _ in range(_ROUNDS):  # one row in favour of each part keeps a weight above zero
-            shares = (weights.log() + parts).softmax(dim=1)
-            weights = (shares.sum(dim=0) + 1) / (len(parts) + len(weights))
-        scatter.weights.copy_(weights)
+        smooth = _stacked(parts[:, : len(SMOOTH)])
+        scatter.weights[: len(SMOOTH)] = smooth
+        if (
+            columns is not None
+        ):  # so that the smooth parts are a density of their own, with the weights that are best for it
+            whole = _stacked(torch.stack([scatter.pooled(parts[:, : len(SMOOTH)]), parts[:, -1]], dim=1))
+            scatter.weights.copy_(torch.cat([whole[0] * smooth, whole[1:]]))
         return scatter
 
     def alone(self, part: str) -> Scatter:
@@ -146,7 +141,7 @@ class Scatter(Described, nn.Module):
         found.weights[PARTS.index(part)] = 1
         return found
 
-    def parts(self, at: Coordinates, splines: bool = True) -> Tensor:
+    def parts(self, at: Coordinates, columns: bool = True) -> Tensor:
         """Log-density of every row under each part, (B, parts), float64, in the model's units."""
         u, log_det = at.u.double(), at.log_det.double()
         joint = _log_prob(self.joint, u)
@@ -160,15 +155,19 @@ class Scatter(Described, nn.Module):
             off = (height - at.residuals.double() * (-2 * scale).exp() / 2).sum(dim=1)
             value = value + off[:, None]
         value = value + at.outer_log_det.double()[:, None]
-        if self.columns is None or not splines:
+        if self.columns is None or not columns:
             return value
-        own = next(self.columns.parameters()).dtype
-        spline = torch.cat([self.columns.log_prob(part.to(own)) for part in at.y.split(_AT_ONCE)])
-        return torch.cat([value, spline.double()[:, None]], dim=1)
+        found = self.columns.log_prob(at.y.to(self.columns.linear.dtype))
+        return torch.cat([value, found.double()[:, None]], dim=1)
 
-    def log_prob(self, at: Coordinates) -> Tensor:
-        """log p of every row, (B,), float64, in the model's units."""
-        return torch.logsumexp(self.parts(at) + self.weights.double().log(), dim=1)
+    def log_prob(self, at: Coordinates, smooth: bool = False) -> Tensor:
+        """log p of every row, (B,), float64, in the model's units; without the part of columns if it is to be smooth."""
+        return self.pooled(self.parts(at, columns=not smooth))
+
+    def pooled(self, parts: Tensor) -> Tensor:
+        """The pool of all parts, (B, parts) → (B,), or of the first of them, whose weights then sum to one."""
+        weights = self.weights[: parts.shape[1]].double()
+        return torch.logsumexp(parts + (weights / weights.sum()).log(), dim=1)
 
     def draw_parts(self, count: int, generator: torch.Generator | None = None) -> Tensor:
         """Which part each of so many samples comes from, (count,)."""
@@ -233,35 +232,13 @@ class Coordinates:
         return [f.name for f in fields(cls) if f.name != "dropped"]
 
 
-def _train(density: ZukoDensity, rows: Tensor, held_out: Tensor, steps: int, seed: int, least: float) -> None:
-    """Maximum likelihood by Adam; ends with the weights that were best on the rows held out.
-
-    It stops early where these get no better, or are still below ``least`` after a third of the steps.
-    """
-    parameters = [p.requires_grad_() for p in density.parameters()]
-    optimiser = torch.optim.Adam(parameters, lr=_RATE)
-    generator = torch.Generator().manual_seed(seed)
-    best, weights, waited = math.inf, copy.deepcopy(density.state_dict()), 0
-    judged = held_out[:_JUDGED]
-    every = max(10, steps // _VALIDATIONS)
-    for step in range(steps):
-        batch = rows[torch.randint(len(rows), (min(_BATCH, len(rows)),), generator=generator).to(rows.device)]
-        optimiser.param_groups[0]["lr"] = _RATE * 0.5 * (1 + math.cos(math.pi * step / steps))
-        optimiser.zero_grad(set_to_none=True)
-        with torch.enable_grad():
-            (-density.log_prob(batch).mean()).backward()
-        nn.utils.clip_grad_norm_(parameters, _CLIP)
-        optimiser.step()
-        if (step + 1) % every and step + 1 < steps:
-            continue
-        value = -float(density.log_prob(judged).mean())
-        waited += 1
-        if value < best:
-            best, weights, waited = value, copy.deepcopy(density.state_dict()), 0
-        if waited > _WAIT or (step > steps / 3 and -best < least):
-            break
-    density.load_state_dict(weights)
-    density.requires_grad_(False)
+def _stacked(parts: Tensor) -> Tensor:
+    """Weights of parts that are best for rows with these log-densities, (N, parts) → (parts,), by EM."""
+    weights = parts.new_full((parts.shape[1],), 1 / parts.shape[1])
+    for _ in range(_ROUNDS):  # one row in favour of each part keeps a weight above zero
+        shares = (weights.log() + parts).softmax(dim=1)
+        weights = (shares.sum(dim=0) + 1) / (len(parts) + len(weights))
+    return weights
 
 
 def _log_prob(mixture: MixtureDensity, u: Tensor) -> Tensor:

@@ -274,10 +274,12 @@ def _values_nearby(y: Tensor, reference: Tensor) -> Tensor:
 
 
 def _ambient(flow: RectangularFlow, x: Tensor) -> Tensor:
-    """Log-densities in R^D, (n,); −∞ where the model overflows."""
-    found = _safely(
-        flow.ambient_log_prob, x, lambda row: torch.full((1,), -torch.inf, dtype=torch.float64).to(row.device)
-    )
+    """Smooth log-densities in R^D, (n,); −∞ where the model overflows."""
+
+    def smooth(rows: Tensor) -> Tensor:
+        return flow.ambient_log_prob(rows, smooth=True)
+
+    found = _safely(smooth, x, lambda row: torch.full((1,), -torch.inf, dtype=torch.float64).to(row.device))
     return torch.where(found.isfinite(), found, -torch.inf)
 
 

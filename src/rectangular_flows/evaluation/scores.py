@@ -160,7 +160,11 @@ def score_rows(
         if tick is not None:
             tick(len(parts[-1].z))
     found = Scores(**{name: value.cpu() for name, value in vars(Scores.cat(parts)).items()})
-    names = ["log_prob", "model_log_prob", *(["ambient_log_prob"] if flow.scatter is not None else [])]
+    names = [
+        "log_prob",
+        "model_log_prob",
+        *(["ambient_log_prob", "smooth_log_prob"] if flow.scatter is not None else []),
+    ]
     densities = {name: getattr(found, name) for name in names}
     distances = {name: getattr(found, name) for name in ("squared_distance", "model_squared_distance")}
     return replace(
@@ -178,17 +182,17 @@ def _score_batch(flow: RectangularFlow, x: torch.Tensor, check: bool) -> Scores:
             return Scores.cat([_score_batch(flow, part, check) for part in x.tensor_split(2)])
     none = torch.full((1, flow.latent_dim), torch.nan).to(x)
     low, distance, model_distance = none[:, 0], *(torch.full((1,), torch.inf, dtype=torch.float64) for _ in range(2))
-    y, ambient = torch.full_like(x, torch.nan), low.double()
+    y, ambient, smooth = torch.full_like(x, torch.nan), low.double(), low.double()
     with torch.no_grad():
         try:  # the log-volume is what fails first
             y = flow.to_model_units(x)
             if flow.scatter is not None:
-                ambient = flow.ambient_log_prob(x)
+                ambient, smooth = flow.ambient_log_prob(x), flow.ambient_log_prob(x, smooth=True)
             distance, model_distance = flow.reconstruction_error(x), flow.in_model_units.reconstruction_error(y)
         except NumericalError:
             pass
-    projection = torch.full_like(x, torch.nan)
-    return Scores(none, projection, low, distance.to(x.device), low, model_distance.to(x.device), ambient, y.flatten(1))
+    projection, distances = torch.full_like(x, torch.nan), (distance.to(x.device), model_distance.to(x.device))
+    return Scores(none, projection, low, distances[0], low, distances[1], ambient, smooth, y.flatten(1))
 
 
 @torch.no_grad()
@@ -216,8 +220,8 @@ def calibrate(
         return Calibration.of(score_rows(flow, held_out), _reference(flow, known))
     known = torch.cat([known, held_out])
     found, at, reference = score_rows(flow, known), flow.coordinates(known), _reference(flow, known)
-    values = found.ambient_log_prob.clone()
-    unit = values - flow.scatter.log_prob(at).cpu()
+    values = found.smooth_log_prob.clone()
+    unit = values - flow.scatter.log_prob(at, smooth=True).cpu()
     count = min(_FOLDS, len(known))
     folds = torch.arange(len(known)) % count
     for fold in range(count if count >= _LEAST_FOLDS else 0):
@@ -225,7 +229,7 @@ def calibrate(
         scatter = Scatter.fitted(at[~inside], at[inside], flow.latent_dim, like=flow.scatter)
         values[inside] = scatter.log_prob(at[inside]).cpu() + unit[inside]
     distance = neighbour_distance(reference, reference, themselves=True)
-    return Calibration.of(replace(found, ambient_log_prob=values), reference, distance)
+    return Calibration.of(replace(found, smooth_log_prob=values), reference, distance)
 
 
 def _reference(flow: RectangularFlow, rows: torch.Tensor) -> Array:

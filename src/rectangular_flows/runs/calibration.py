@@ -24,7 +24,7 @@ _MODEL = {"model_log_prob": "model_log_prob", "model_squared_distance": "model_s
 _DATA = {"log_density": "log_prob", "reconstruction_error": "squared_distance"}
 
 
-_ROWS = {"ambient": "ambient_log_prob", "distance": "neighbour_distance", "reference": "reference_rows"}
+_ROWS = {"ambient": "smooth_log_prob", "distance": "neighbour_distance", "reference": "reference_rows"}
 NEIGHBOUR = 3  # whose distance says how far a row is from all known ones
 REFERENCE_ROWS = 5_000
 _FOLDS = 50  # most parts in which held-out rows are left out of their own tails
@@ -34,8 +34,9 @@ _FOLDS = 50  # most parts in which held-out rows are left out of their own tails
 class Calibration:
     """The scores of held-out rows that say what is usual.
 
-    The outlier score of a row is the larger of two −log tail probabilities among these rows: that of its log-density in R^D,
-    and that of its distance from the nearest known rows, both in the model's units:
+    The outlier score of a row is the larger of two −log tail probabilities among these rows: that of its smooth log-density
+    in R^D (which leaves out how often single values occur), and that of its distance from the nearest known rows, both in
+    the model's units:
 
         s(x) = max(−log P̂(log p ≤ log p(x)), −log P̂(δ ≥ δ(x))).
 
@@ -47,7 +48,7 @@ class Calibration:
         log_density: of the projections, (N,).
         squared_distance: from the manifold, (N,).
         model_units: whether both are in the model's units; those of version 0.1 are in the units of the data.
-        ambient: log-densities in R^D, (N,), or None.
+        ambient: smooth log-densities in R^D, (N,), or None.
         distance: from the third nearest of the reference rows, (N,), or None.
         reference: rows that were trained on, in the model's units, (R, D), or None.
     """
@@ -68,7 +69,7 @@ class Calibration:
             reference: rows that were trained on, in the model's units.
             distance: of the rows from the reference rows, if these are not to be computed because they share rows.
         """
-        names = [*_MODEL, *(() if reference is None else ("ambient_log_prob",))]
+        names = [*_MODEL, *(() if reference is None else ("smooth_log_prob",))]
         values = np.stack([np.asarray(getattr(scores, name), dtype=np.float64) for name in names])
         if reference is not None:
             if distance is None:
@@ -134,7 +135,7 @@ class Calibration:
                 "log_density": -Tail(-self.log_density)(-density),
                 "distance": -Tail(self.squared_distance)(squared),
             }
-        return self.ambient_tails(scores.ambient_log_prob.double().numpy(), scores.model_rows.double().numpy())
+        return self.ambient_tails(scores.smooth_log_prob.double().numpy(), scores.model_rows.double().numpy())
 
     def ambient_tails(self, ambient: Array, model_rows: Array) -> dict[str, Array]:
         """The same from log-densities in R^D, (N,), and the rows in the model's units, (N, D)."""

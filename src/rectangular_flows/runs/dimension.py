@@ -18,7 +18,7 @@ from .build import build_flow
 
 LOST = 0.05  # share of the variance that a manifold may lose, on rows held out
 _ROWS, _FEW = 5_000, 30
-_STEPS, _BATCH, _RATE = 150, 250, 3e-3
+_STEPS, _BATCH, _RATE, _LAYERS = 100, 250, 5e-3, 3
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,9 @@ def _linear(kept: torch.Tensor, held_out: torch.Tensor) -> int:
 
 def _lost(settings: ModelSettings, kept: torch.Tensor, held_out: torch.Tensor, seed: int) -> float:
     """Share of the variance of other rows that a manifold loses after a short training of the reconstruction alone."""
-    simple: Any = replace(settings, latent=Chosen("identity", Nothing()))
+    ambient = settings.ambient.settings
+    fewer: Any = replace(ambient, layers=min(ambient.layers, _LAYERS)) if hasattr(ambient, "layers") else ambient
+    simple: Any = replace(settings, ambient=Chosen(settings.ambient.name, fewer), latent=Chosen("identity", Nothing()))
     flow = build_flow(simple, kept, seed, dtype=kept.dtype)
     view = flow.in_model_units
     with torch.no_grad():

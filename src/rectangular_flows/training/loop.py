@@ -37,7 +37,7 @@ Watcher = Callable[[Run], None]
 
 _SECONDS_BETWEEN_CHECKPOINTS = 30.0
 _START_ROWS = 40_000
-_TOLERANCE = 1.25  # of target_error = "auto", over what was reached before the likelihood counts
+_TOLERANCE = 1.1  # of target_error = "auto", over what was reached before the likelihood counts
 _LEAST_TARGET, _MOST_BETA = 1e-6, 1e6
 _DONE = "all epochs done"
 _PLANNED = ("epochs", "epoch_rows", "latent_epochs", "evaluate_every", "patience")  # by time

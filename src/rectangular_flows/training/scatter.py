@@ -10,8 +10,8 @@ from ..errors import NumericalError, ScatterWarning, warn
 from ..manifold import RectangularFlow
 
 _ROWS = 20_000
-_SPLINE_ROWS = 400  # to train on, that allow splines of the columns
-_SPLINE_STEPS, _MOST_STEPS = 1.5, 4_500  # for each step of the manifold, and in all
+_COLUMN_ROWS = 400  # to train on, that allow a density of the columns one after another
+_COLUMN_STEPS, _MOST_STEPS = 1.5, 4_500  # for each step of the manifold, and in all
 
 
 def fit_scatter(flow: RectangularFlow, train: Rows, held_out: Tensor, seed: int, steps: int) -> bool:
@@ -22,16 +22,16 @@ def fit_scatter(flow: RectangularFlow, train: Rows, held_out: Tensor, seed: int,
         train: rows that it was trained on.
         held_out: others, of its device and dtype.
         seed: of the rows drawn and of all that is fitted.
-        steps: that the manifold was trained for; splines of the columns take half as many again.
+        steps: that the manifold was trained for; the density of the columns takes half as many again.
     """
     if not len(held_out) or not flow.can_scatter:
         return False
     rows = take(train, shuffled(len(train), seed)[:_ROWS], held_out.device, held_out.dtype)
     if flow.kind == "table":
         rows = dequantised(rows, discrete_steps(rows.cpu()), seed)
-    enough = flow.kind == "table" and len(train) >= _SPLINE_ROWS and flow.ambient_dim > 1
+    enough = flow.kind == "table" and len(train) >= _COLUMN_ROWS and flow.ambient_dim > 1
     try:
-        flow.fit_scatter(rows, held_out[:_ROWS], seed, min(round(_SPLINE_STEPS * steps), _MOST_STEPS) if enough else 0)
+        flow.fit_scatter(rows, held_out[:_ROWS], seed, min(round(_COLUMN_STEPS * steps), _MOST_STEPS) if enough else 0)
     except NumericalError as error:
         warn(ScatterWarning, f"no density in R^D was fitted: {error}")
         return False
