@@ -301,3 +301,45 @@ def test_what_it_cannot_do_is_told():
     assert flow.sample(0, scatter=True).shape == (0, 2)
     with pytest.raises(ValueError, match="≥ 0; got -1"):
         flow.sample(-1, scatter=True)
+
+
+def test_the_smooth_parts_are_a_density_of_their_own(fitted_with_columns):
+    flow, held_out = fitted_with_columns
+    scatter, at = flow.scatter, flow.coordinates(held_out)
+    with torch.no_grad():
+        parts, scores = scatter.parts(at), flow.score(held_out)
+        weights = scatter.weights.double()
+        smooth = torch.logsumexp(parts[:, :3] + (weights[:3] / weights[:3].sum()).log(), dim=1)
+        whole = (weights[:3].sum() * smooth.exp() + weights[3] * parts[:, 3].exp()).log()
+        torch.testing.assert_close(scatter.log_prob(at), whole)
+        torch.testing.assert_close(scatter.log_prob(at, smooth=True), smooth)
+        torch.testing.assert_close(scores.smooth_log_prob, flow.ambient_log_prob(held_out, smooth=True))
+        torch.testing.assert_close(scores.ambient_log_prob, flow.ambient_log_prob(held_out))
+    assert not torch.allclose(scores.smooth_log_prob, scores.ambient_log_prob)
+
+
+def test_weights_of_the_smooth_parts_do_not_depend_on_the_columns(fitted_with_columns):
+    flow, held_out = fitted_with_columns
+    with_columns = flow.scatter.weights.double()
+    train = rows(400, 3).to(held_out)
+    flow.fit_scatter(train, held_out)
+    torch.testing.assert_close(with_columns[:3] / with_columns[:3].sum(), flow.scatter.weights.double())
+
+
+def test_samples_of_the_part_of_columns(fitted_with_columns):
+    flow, _ = fitted_with_columns
+    alone = flow.scatter.alone("columns")
+    drawn = flow.sample(2_000, generator=torch.Generator().manual_seed(0), scatter=alone)
+    expected = alone.columns.sample(2_000, torch.Generator().manual_seed(1))
+    y = flow.to_model_units(drawn)
+    assert bool((y.mean(dim=0) - expected.mean(dim=0)).abs().max() < 0.15)
+    assert bool((y.std(dim=0) / expected.std(dim=0)).log().abs().max() < 0.15)
+
+
+@pytest.fixture
+def fitted_with_columns():
+    torch.manual_seed(0)
+    train, held_out = rows(400, 3).float(), rows(100, 3, seed=1).float()
+    flow = RectangularFlow(flows.Identity(3), flows.Identity(2), pad=flows.Pad(2, 3, order="first"))
+    flow.fit_scatter(train, held_out, steps=20)
+    return flow, held_out

@@ -58,7 +58,7 @@ def test_contributions_add_up_to_the_score_whichever_part_attains_it(model):
     flow, calibration = model
     X = np.concatenate([table(40, 3), planted(40, "shift")[0], planted(40, "swap")[0], 30 * table(5, 4)])
     found = reasons_of(model, X)
-    ambient = -Tail(-calibration.ambient)(-flow.ambient_log_prob(torch.from_numpy(X)).numpy())
+    ambient = -Tail(-calibration.ambient)(-flow.ambient_log_prob(torch.from_numpy(X), smooth=True).numpy())
     y = flow.to_model_units(torch.from_numpy(X)).numpy()
     third = np.sort(np.linalg.norm(y[:, None] - calibration.reference, axis=2), axis=1)[:, 2]
     neighbours = -Tail(calibration.distance)(third)

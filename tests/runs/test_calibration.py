@@ -11,7 +11,7 @@ from rectangular_flows.storage.files import load_tensors, save_tensors
 
 
 def scores(rows=6):
-    values = [torch.arange(rows, dtype=torch.float64) + 10 * i for i in range(5)]
+    values = [torch.arange(rows, dtype=torch.float64) + 10 * i for i in range(6)]
     return Scores(torch.zeros(rows, 1), torch.zeros(rows, 2), *values, torch.zeros(rows, 2))
 
 
@@ -72,9 +72,9 @@ def test_both_as_one_score():
 
 
 def ambient_scores(ambient, rows):
-    """Scores with these log-densities in R^D and rows in the model's units."""
+    """Scores with these smooth log-densities in R^D and rows in the model's units."""
     count, none = len(ambient), torch.zeros(len(ambient), dtype=torch.float64)
-    values = none, none, none, none, torch.as_tensor(ambient, dtype=torch.float64)
+    values = none, none, none, none, none, torch.as_tensor(ambient, dtype=torch.float64)
     return Scores(torch.zeros(count, 1), torch.zeros(count, 2), *values, torch.as_tensor(rows, dtype=torch.float64))
 
 

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from ..training import Epoch, Run
+from ..training.schedule import work
 
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_WITHOUT_A_BAR = 2.0
@@ -71,6 +72,7 @@ class TrainingDisplay(_Bar):
         super().__init__(console, name, console.is_terminal and not quiet, "starting")
         self._quiet, self._shown, self._line = quiet, self._started, self._started
         self._first_step: int | None = None
+        self._first_work = 0.0
         self._next_epoch = 0
 
     def on_step(self, run: Run) -> None:
@@ -78,6 +80,7 @@ class TrainingDisplay(_Bar):
         now = time.perf_counter()
         if self._first_step is None:
             self._first_step, self._started = run.progress.step, now
+            self._first_work = work(run.config, run.progress)[0]
         if self._live and now - self._shown >= 0.1:
             self._shown = now
             self._draw(run.progress.step / max(run.progress.steps, 1), self._text(run, now))
@@ -99,7 +102,9 @@ class TrainingDisplay(_Bar):
         parts = [f"epoch {min(progress.epoch + 1, _epochs(run))}/{_epochs(run)}{alone}"]
         parts += [describe(run.history[-1])] if run.history else []
         if steps > 0:
-            parts += [f"{rate:.3g} steps/s", f"{duration((progress.steps - progress.step) / rate)} left"]
+            done, whole = work(run.config, progress, run.config.scatter and run.flow.kind == "table")
+            left = (now - self._started) * (whole - done) / max(done - self._first_work, 1e-9)
+            parts += [f"{rate:.3g} steps/s", f"{duration(left)} left"]
         if run.best_epoch:
             waited = progress.epoch - run.best_epoch
             stop = "" if patience is None else f", stops after {max(patience - waited, 0)} more"

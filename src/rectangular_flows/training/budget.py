@@ -12,7 +12,7 @@ from .config import TrainingConfig
 
 _WARM_UP, _MEASURED = 3, 7  # steps
 _SHARE = 0.65  # of the time that is for steps; the rest is for validation, mixtures, calibration and the verdict
-_SPLINES = 1.2  # seconds of the splines of the density in all columns, for each second of steps
+_COLUMNS = 0.6  # seconds of the density of the columns one after another, for each second of steps
 _LATENT = 0.2  # seconds of a step of the latent density alone, over those of a whole one
 _LEAST_EPOCHS, _LEAST_STEPS = 12, 30
 
@@ -39,15 +39,15 @@ def within(config: TrainingConfig, rows: int, seconds_per_step: float, used: flo
     Example:
         >>> config = TrainingConfig(epochs="auto", time=20.0, batch_size=100).for_rows(10_000)
         >>> planned = within(config, 10_000, 0.1)
-        >>> planned.epochs, planned.epoch_rows  # some 57 steps, in at least 12 epochs
-        (14, 400)
+        >>> planned.epochs, planned.epoch_rows  # some 78 steps, in at least 12 epochs
+        (13, 600)
     """
     if config.time is None:
         return config
     epoch_rows = min(rows, config.epoch_rows or rows)
     per_epoch = math.ceil(epoch_rows / config.batch_size)
     alone = _LATENT * config.latent_epochs / config.whole_epochs
-    whole = 1 + alone + _SPLINES * config.scatter
+    whole = 1 + alone + _COLUMNS * config.scatter
     steps = max(_SHARE * (config.time - used) / (seconds_per_step * whole), _LEAST_STEPS)
     if steps >= per_epoch * config.whole_epochs:
         return config

@@ -16,6 +16,7 @@ _PASSES: dict[str, tuple[Part, ...]] = {"ml": ("all",), "two-step": ("likelihood
 _LATENT_PASSES: tuple[Part, ...] = ("likelihood",)
 _RISE = 0.3  # share of a one-cycle schedule that goes up
 _START, _END = 1 / 25, 1e-4  # of the peak, at the ends of a one-cycle schedule
+_LIKELIHOOD, _ALONE, _COLUMNS = 2.0, 0.3, 0.9  # cost of a step, over that of one of the reconstruction alone; see work
 
 
 def annealing(config: TrainingConfig, steps_per_epoch: int) -> tuple[float, float]:
@@ -79,6 +80,34 @@ def dual_step(config: TrainingConfig, beta: float, reconstruction: float, target
         return beta
     violation = max(-1.0, min(1.0, reconstruction / target - 1))
     return min(max(beta * math.exp(config.dual_rate * violation), 1e-6), 1e9)
+
+
+def work(config: TrainingConfig, progress: Progress, scatter: bool = False) -> tuple[float, float]:
+    """What is done, and all there is to do, in steps of the reconstruction alone: steps with the likelihood cost more.
+
+    Args:
+        config: of the run.
+        progress: of the run.
+        scatter: whether the density in all columns follows.
+
+    Example:
+        >>> from .run import Progress
+        >>> config = TrainingConfig(epochs=10, anneal=(5, 6))
+        >>> work(config, Progress(1.0, steps=100, step=60))
+        (70.0, 150.0)
+    """
+    passes = len(_PASSES[config.method])
+    epochs = config.whole_epochs if progress.latent_from is None else progress.latent_from
+    together = progress.steps * epochs * passes / max(epochs * passes + config.latent_epochs, 1)
+    if not config.latent_epochs:
+        together = float(progress.steps)
+    first = min(annealing(config, max(1, round(together / max(epochs, 1))))[0] / max(epochs, 1), 1.0) * together
+
+    def cost(step: float) -> float:
+        alone = max(step - together, 0.0)
+        return step - alone + (_LIKELIHOOD - 1) * max(min(step, together) - first, 0.0) + _ALONE * alone
+
+    return cost(progress.step), cost(progress.steps) + _COLUMNS * progress.steps * scatter
 
 
 def _cosine(start: float, end: float, progress: float) -> float:
