@@ -8,6 +8,7 @@ import torch
 
 from rectangular_flows import RectangularFlow, flows
 from rectangular_flows.evaluation import evaluate
+from rectangular_flows.evaluation import evaluate as evaluate_module
 from rectangular_flows.evaluation.evaluate import (
     METRICS,
     Metric,
@@ -16,6 +17,7 @@ from rectangular_flows.evaluation.evaluate import (
     keep_evaluation,
 )
 from rectangular_flows.metrics import circle_fit, fid_like, sliced_wasserstein
+from rectangular_flows.paper import tabular
 from rectangular_flows.runs.prepared import Prepared
 from rectangular_flows.settings import DataSettings, FitSettings
 from tests.conftest import shaken
@@ -46,6 +48,14 @@ def test_samples_are_compared_with_test_rows_and_training_rows_with_test_rows(ru
     assert numbers["sliced_wasserstein_floor"] == pytest.approx(sliced_wasserstein(train, test, seed=3), rel=1e-9)
     assert numbers["c2st"] > 0.9 > numbers["c2st_floor"] > 0.3
     assert numbers["fid_like"] > 10 * numbers["fid_like_floor"] > 0
+
+
+def test_the_fid_like_score_is_of_all_samples_as_in_the_papers_tables(run):
+    numbers = evaluate_run(run, 5 * ROWS, seed=3)
+    samples = run.flow.sample(5 * ROWS, generator=torch.Generator().manual_seed(3)).numpy()
+    scale = run.data.train.std(axis=0, ddof=1)
+    assert numbers["fid_like"] == pytest.approx(fid_like(samples / scale, run.data.test / scale), rel=1e-9)
+    assert evaluate_module.TABLE_SAMPLES == tabular.SAMPLES == 50_000
 
 
 def test_likelihood_and_error_are_means_over_the_test_rows(run):

@@ -26,7 +26,8 @@ from ..runs.saved import EVALUATION, SavedRun
 from ..storage.files import write_atomically
 from .images import SAMPLES, check_amount, quality_of
 
-MOST_ROWS, TABLE_SAMPLES = 50_000, 10_000
+MOST_ROWS, TABLE_SAMPLES = 50_000, 50_000
+_COMPARED = 10_000  # most samples and rows that a classifier or a sliced distance compares, equally many of each
 _LEAST_ROWS = 10
 _KERNEL_ROWS, _KERNEL_CENTRES = 5_000, 20_000
 
@@ -78,10 +79,15 @@ class Subject:
 
     @cached_property
     def standardised(self) -> list[Array]:
-        """Samples, test rows and training rows of a table, equally many of each, in deviations of the columns."""
+        """Samples, test rows and training rows of a table, in deviations of the columns."""
         scale = np.asarray(self.train.double().std(dim=0))
-        parts = [np.asarray(rows.double()) / scale for rows in (self.samples, self.test, self.train)]
-        return equally_many(*parts, seed=self.seed)
+        return [np.asarray(rows.double()) / scale for rows in (self.samples, self.test, self.train)]
+
+    @cached_property
+    def equally_many(self) -> list[Array]:
+        """The same, as many of each."""
+        samples, *others = self.standardised
+        return equally_many(samples[:_COMPARED], *others, seed=self.seed)
 
     @cached_property
     def quality(self) -> ImageQuality | None:
@@ -125,11 +131,14 @@ def _scored(name: str, sign: int, subject: Subject) -> dict[str, float]:
     return {"": sign * float(getattr(subject.scores, name).double().mean())}
 
 
-def _distance(between: Callable[[Array, Array, int], float], subject: Subject) -> dict[str, float]:
-    """Between samples and test rows of a table; its floor, between training rows and the same test rows."""
+def _distance(between: Callable[[Array, Array, int], float], all_rows: bool, subject: Subject) -> dict[str, float]:
+    """Between samples and test rows of a table; its floor, between training rows and the same test rows.
+
+    With ``all_rows`` it is between all of them, as the paper's tables have it; otherwise between equally many.
+    """
     if subject.images:
         return {}
-    samples, test, train = subject.standardised
+    samples, test, train = subject.standardised if all_rows else subject.equally_many
     return {"": between(samples, test, subject.seed), "_floor": between(train, test, subject.seed)}
 
 
@@ -169,15 +178,15 @@ METRICS: dict[str, Metric] = {
     "model_negative_log_likelihood": Metric("… likelihood in model units", partial(_scored, "model_log_prob", -1)),
     "model_reconstruction_error": Metric("… error in model units", partial(_scored, "model_squared_distance", 1)),
     "fid_like": Metric(
-        "FID-like score of samples (standardised columns)", partial(_distance, lambda x, y, seed: fid_like(x, y))
+        "FID-like score of samples (standardised columns)", partial(_distance, lambda x, y, seed: fid_like(x, y), True)
     ),
     "sliced_wasserstein": Metric(
         "squared sliced Wasserstein-2 distance",
-        partial(_distance, lambda x, y, seed: sliced_wasserstein(x, y, seed=seed)),
+        partial(_distance, lambda x, y, seed: sliced_wasserstein(x, y, seed=seed), False),
     ),
     "c2st": Metric(
         "accuracy of a classifier, samples or data (0.5: none)",
-        partial(_distance, lambda x, y, seed: classifier_two_sample(x, y, seed=seed)),
+        partial(_distance, lambda x, y, seed: classifier_two_sample(x, y, seed=seed), False),
     ),
     "fid": Metric("FID of samples", partial(_image, "fid")),
     "kid": Metric("KID of samples", partial(_image, "kid")),

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from ..data.benchmarks import load_benchmark
 from ..data.datasets import Splits
+from ..evaluation.evaluate import TABLE_SAMPLES as SAMPLES
 from ..metrics.frechet import fid_like
 from ..metrics.two_sample import real_floor, sliced_wasserstein
 from ..runs.display import duration
@@ -23,7 +24,6 @@ from ..storage.models import load_model
 from .experiment import Cell, Experiment, Group, Method, Table, Verdict, mean_cell
 from .tabular_figure import Bars, draw_tabular
 
-SAMPLES = 50_000
 SECONDS = 600.0
 """A run is to take no more."""
 
