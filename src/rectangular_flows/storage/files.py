@@ -64,12 +64,12 @@ def replacing(path: Path) -> Iterator[Path]:
 def write_atomically(path: Path, content: bytes | str) -> None:
     """Write a file completely or not at all."""
     with replacing(path) as temporary:
-        _write(temporary, content.encode() if isinstance(content, str) else content)
+        write_new(temporary, content.encode() if isinstance(content, str) else content)
 
 
 def write_synced(path: Path, content: bytes) -> None:
     """Write a new file, and wait until it is on the disk; the folder's entry is not waited for."""
-    _write(path, content)
+    write_new(path, content)
     sync(path)
 
 
@@ -147,7 +147,8 @@ def fingerprint(rows: Any) -> str:
     return digest.hexdigest()
 
 
-def _write(path: Path, content: bytes) -> None:
+def write_new(path: Path, content: bytes) -> None:
+    """Write a new file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
     try:
         rest = memoryview(content)

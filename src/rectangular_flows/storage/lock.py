@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from .files import temporary_beside, write_synced
+from .files import temporary_beside, write_new
 from .processes import host, started
 
 LOCK = ".rnf-lock"
@@ -134,7 +134,7 @@ def _create(path: Path, content: bytes) -> bool:
     """Make a file with this content unless there is one; whether it was made."""
     temporary = temporary_beside(path)
     try:
-        write_synced(temporary, content)
+        write_new(temporary, content)
         try:
             os.link(temporary, path)
         except FileExistsError:

@@ -84,7 +84,10 @@ class Manifest:
 
     def text(self) -> str:
         """As a file; it ends with the SHA-256 of everything else in it."""
-        files = {name: {k: v for k, v in asdict(entry).items() if v or k == "size"} for name, entry in sorted(self.files.items())}
+        files = {
+            name: {k: v for k, v in asdict(entry).items() if v or k == "size"}
+            for name, entry in sorted(self.files.items())
+        }
         content = {"owner": _OWNER, "format": _FORMAT, "version": __version__, "files": files}
         content |= {"remove": list(self.remove), "facts": self.facts}
         return json.dumps({**content, "sha256": _checksum(content)}, indent=1) + "\n"
@@ -218,7 +221,7 @@ def commit(
     grown: Mapping[str, bytes] | None = None,
     growing: Collection[str] = (),
     made_from: Collection[str] = (),
-    drop: Iterable[str] = (),
+    drop: Collection[str] = (),
     remove: Iterable[str] = (),
     facts: Mapping[str, Any] | None = None,
     fresh: bool = False,
@@ -248,7 +251,7 @@ def commit(
                 raise FileExistsError(f"{folder / MANIFEST} is in the way, and not ours. Choose another folder")
             before = Manifest({name: Entry.of((folder / name).read_bytes()) for name in old_files(folder)})
         settle(folder, before)
-        gone = {*drop, *(before.files if fresh else ())}
+        gone = {name for name in before.files if fresh or name in drop}
         entries = {name: replace(entry, staged="") for name, entry in before.files.items() if name not in gone}
         kept = {name: old for name, old in (copies or {}).items() if old in entries and (folder / old).is_file()}
         entries |= _stage(folder, files, {name: (folder / old, before.files[old]) for name, old in kept.items()})
@@ -276,13 +279,14 @@ def _stage(folder: Path, files: Mapping[str, bytes], copies: Mapping[str, tuple[
     try:
         for name in (*files, *copies):
             path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.parent.is_dir():
+                path.parent.mkdir(parents=True, exist_ok=True)
             made[name] = path.with_name(f".{path.name}.{secrets.token_hex(4)}{_STAGED}")
             if name in files:
                 write_synced(made[name], files[name])
             else:
                 _link(copies[name][0], made[name])
-        for place in {path.parent for path in made.values()}:
+        for place in dict.fromkeys(path.parent for path in made.values()):
             sync(place)
     except BaseException:
         for path in made.values():
@@ -308,11 +312,11 @@ def _link(source: Path, target: Path) -> None:
 
 def settle(folder: Path, manifest: Manifest) -> None:
     """Finish what a save has begun: move files to their names, remove those that are not part of the state any more."""
-    moved = set()
+    moved = {}
     for name, entry in manifest.files.items():
         if entry.staged and (folder / entry.staged).exists():
             os.replace(folder / entry.staged, folder / name)
-            moved.add((folder / name).parent)
+            moved[(folder / name).parent] = True
     for place in moved:
         sync(place)
     for name in manifest.remove:
@@ -330,12 +334,11 @@ def recover(folder: Path) -> None:
     manifest = read_manifest(folder)
     if manifest is not None:
         settle(folder, manifest)
-    for place in {folder, *((folder / name).parent for name in (manifest.files if manifest else ()))}:
+    for place in (folder, *(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())):
         remove_leftovers(place)
-        for path in place.glob(f".*{_STAGED}") if place.is_dir() else ():
-            if _STAGED_NAME.fullmatch(path.name):
-                with suppress(FileNotFoundError):
-                    os.unlink(path)
+        for path in filter(is_leftover, place.glob(f".*{_STAGED}")):
+            with suppress(FileNotFoundError):
+                os.unlink(path)
 
 
 def is_leftover(path: Path) -> bool:
