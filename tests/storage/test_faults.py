@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
-    """A life without a fault: its calls, what a reader sees after each of its saves, and how many saves came before each call."""
+    """A life without a fault: its calls, what a reader sees after each save, and how many saves came before each call."""
     folder = tmp_path_factory.mktemp("undisturbed") / "run"
     states, saves = [None], []
 

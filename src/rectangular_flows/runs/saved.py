@@ -142,8 +142,8 @@ class SavedRun:
     def known(self) -> Known | None:
         """The columns by which files are matched; None for images, and for a run without a model yet."""
         if "columns" in self.record:  # not so in runs of version 0.1
-            degrees = self.record.get("sphere")
-            return Known(tuple(self.record["columns"]), None if degrees is None else tuple(degrees))
+            columns, degrees = self.record["columns"], self.record.get("sphere")
+            return Known(tuple(columns), None if degrees is None else tuple(degrees)) if columns else None
         if not (self.path / DESCRIPTION).exists() or "image" in self.facts:
             return None
         return Known(self.columns, self.sphere)

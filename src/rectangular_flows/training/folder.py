@@ -313,7 +313,7 @@ def _fingerprints(train: Rows, validation: Tensor) -> dict[str, str]:
 
 def _names(facts: Mapping[str, Any]) -> dict[str, list[str]]:
     """The names of the columns, and on the sphere those of the angles in the file."""
-    return {key: list(facts[key]) for key in ("columns", "sphere") if facts.get(key)}
+    return {key: list(facts[key]) for key in ("columns", "sphere") if facts.get(key) is not None}
 
 
 def _differ(then: list[str], now: list[str]) -> str:
