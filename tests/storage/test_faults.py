@@ -56,10 +56,17 @@ def test_a_life_saves_several_times_and_each_save_is_seen(undisturbed):
     assert len(different) == 3  # stopped, finished, calibrated
 
 
-@pytest.mark.parametrize("part", range(12))
-def test_some_calls(tmp_path, undisturbed, part):
+@pytest.mark.parametrize("save", range(5))
+def test_the_calls_around_every_save(tmp_path, undisturbed, save):
     calls, _, _ = undisturbed
-    check(tmp_path / "here" / "run", undisturbed, 3 + part * len(calls) // 12, FAULTS[part % 3])
+    points = [at for at, call in enumerate(calls, 1) if call == ("replace", "manifest.json")]
+    assert len(points) == 6
+    for at, fault in (
+        (points[save + 1], "killed"),
+        (points[save + 1] + 2, "killed"),
+        (points[save] + 4 + save, "ENOSPC"),
+    ):
+        check(tmp_path / str(at) / "run", undisturbed, at, fault)
 
 
 @pytest.mark.slow

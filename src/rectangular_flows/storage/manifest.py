@@ -33,6 +33,7 @@ _OWNER = "rectangular-flows"
 _STAGED = ".rnf-new"
 _STAGED_NAME = re.compile(rf"\..+\.[0-9a-f]{{8}}{re.escape(_STAGED)}")
 _ATTEMPTS = 20
+_ADVICE = "Restore it from a copy, or make it again; a run does so by rnf fit --resume"
 
 
 class DamagedFileWarning(UserWarning):
@@ -68,7 +69,7 @@ class Entry:
         if (got.sha256, got.size) != (self.sha256, self.size):
             raise DamagedFileError(
                 f"{path} is damaged, or not the file that was saved there: expected {self.size:,} bytes with SHA-256 "
-                f"{self.sha256[:12]}…, got {got.size:,} bytes with {got.sha256[:12]}…"
+                f"{self.sha256[:12]}…, got {got.size:,} bytes with {got.sha256[:12]}…. {_ADVICE}"
             )
 
 
@@ -189,7 +190,7 @@ class Stored:
         except FileNotFoundError:
             if self.manifest is None:
                 raise
-            raise DamagedFileError(f"{self.folder / name} is missing, though it was saved there") from None
+            raise DamagedFileError(f"{self.folder / name} is missing, though it was saved there. {_ADVICE}") from None
         if self.manifest is not None:
             self.manifest.files[name].check(content, self.folder / name)
         return content
