@@ -32,7 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
     from ..runs.display import say
     from ..runs.launch import run_settings
     from ..runs.saved import SavedRun
-    from ..storage.lock import keeping_locks
+    from ..storage.lock import acquire, keeping_locks, release
+    from ..training.folder import RunFolder, is_run
 
     if arguments.resume:
         refuse_changes(arguments)
@@ -41,6 +42,11 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console()
     options = {name: getattr(arguments, name) for name in ("overwrite", "quiet", "tensorboard")}
     with keeping_locks():  # nobody may replace the model before it is calibrated
+        if not arguments.resume:
+            RunFolder(out).check_vacant(arguments.overwrite)
+        if is_run(out):  # taken now, and not only when the data are read
+            acquire(out)
+            release(out)
         run, data = run_settings(
             settings, out, console=console, name=out.name, resume=bool(arguments.resume), **options
         )

@@ -33,6 +33,7 @@ _OWNER = "rectangular-flows"
 _STAGED = ".rnf-new"
 _STAGED_NAME = re.compile(rf"\..+\.[0-9a-f]{{8}}{re.escape(_STAGED)}")
 _ATTEMPTS = 20
+_MOST_BYTES = 2**24  # of a manifest, which is short; what is longer is cut off, and so damaged
 _ADVICE = "Restore it from a copy, or make it again; a run does so by rnf fit --resume"
 
 
@@ -106,7 +107,8 @@ def read_manifest(folder: Path) -> Manifest | None:
     """
     path = folder / MANIFEST
     try:
-        text = path.read_bytes()
+        with path.open("rb") as file:
+            text = file.read(_MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     try:
@@ -185,14 +187,21 @@ class Stored:
         """
         if name not in self:
             raise FileNotFoundError(f"no {name} in {self.folder}")
+        entry = None if self.manifest is None else self.manifest.files[name]
         try:
-            content = self.path(name).read_bytes()
+            path = self.path(name)
+            if entry is not None and not entry.grows and path.stat().st_size > entry.size:
+                raise DamagedFileError(  # unread, however large it is
+                    f"{self.folder / name} is damaged, or not the file that was saved there: expected {entry.size:,} "
+                    f"bytes, got {path.stat().st_size:,}. {_ADVICE}"
+                )
+            content = path.read_bytes()
         except FileNotFoundError:
-            if self.manifest is None:
+            if entry is None:
                 raise
             raise DamagedFileError(f"{self.folder / name} is missing, though it was saved there. {_ADVICE}") from None
-        if self.manifest is not None:
-            self.manifest.files[name].check(content, self.folder / name)
+        if entry is not None:
+            entry.check(content, self.folder / name)
         return content
 
 

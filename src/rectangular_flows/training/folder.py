@@ -78,10 +78,10 @@ class RunFolder:
         """
         if not self.writes:
             return
-        self._check_vacant(overwrite)
+        self.check_vacant(overwrite)
         self.path.mkdir(parents=True, exist_ok=True)
         self._lock()
-        self._check_vacant(overwrite)  # now that nobody else can begin one
+        self.check_vacant(overwrite)  # now that nobody else can begin one
         recover(self.path)
         versions = {"rectangular_flows": __version__, "torch": torch.__version__, "python": platform.python_version()}
         started = datetime.now(UTC).isoformat(timespec="seconds")
@@ -91,7 +91,12 @@ class RunFolder:
         known = {"settings_sha256": _meaning(values)}
         commit(self.path, {CONFIG: tomli_w.dumps(values).encode()}, remove=remove, facts=known, fresh=True)
 
-    def _check_vacant(self, overwrite: bool) -> None:
+    def check_vacant(self, overwrite: bool) -> None:
+        """Whether a run can begin here.
+
+        Raises:
+            FileExistsError: there is a run already, and it is not to be overwritten; or there are other files.
+        """
         if is_run(self.path):
             if not overwrite:
                 resume = f"Resume it with rnf fit --resume {self.path} (in Python, resume=True), choose"
