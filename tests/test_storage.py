@@ -36,12 +36,16 @@ def test_what_is_wrong_with_a_model_is_told(tmp_path):
     rnf.save(make(), tmp_path)
     weights = (tmp_path / "model.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(weights[:100])
-    with pytest.raises(ValueError, match="damaged, or not a safetensors file"):
+    with pytest.raises(ValueError, match=r"model\.safetensors is damaged, or not the file .* got 100 bytes"):
         rnf.load(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(weights)
     other = rnf.RectangularFlow(rnf.flows.RealNVP(3, 9), rnf.flows.RealNVP(2))
     with pytest.raises(ValueError, match="do not fit the model"):
         rnf.load(tmp_path, flow=other)
+    (tmp_path / "manifest.json").unlink()  # as in folders of version 0.1, which are not checked
+    (tmp_path / "model.safetensors").write_bytes(weights[:100])
+    with pytest.raises(ValueError, match="damaged, or not a safetensors file"):
+        rnf.load(tmp_path)
     description = json.loads((tmp_path / "model.json").read_text())
     (tmp_path / "model.json").write_text(json.dumps({**description, "format": 99}))
     with pytest.raises(ValueError, match="format 99"):

@@ -16,7 +16,7 @@ import rectangular_flows as rnf
 from rectangular_flows.runs import jobs
 from rectangular_flows.runs.jobs import Job, Outcome, preset_job, run_jobs, train_job
 from rectangular_flows.settings import read_preset
-from rectangular_flows.training.folder import last_epoch, read_history
+from rectangular_flows.training.history import last_epoch, read_history
 from tests.cli.command import start
 
 CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children")

@@ -161,13 +161,13 @@ def test_everything_is_opened_once(trained, monkeypatch, command):
 
     for module, name in (
         (prepared, "read_table"),
-        (saved, "load_model"),
+        (saved, "build_model"),
         (saved, "read_config"),
         (saved, "read_history"),
     ):
         counted(module, name)
     assert main([command, str(trained / "run")]) == 0
-    once = ["load_model", "read_config", *(["read_history"] if command == "report" else []), "read_table"]
+    once = ["build_model", "read_config", *(["read_history"] if command == "report" else []), "read_table"]
     assert sorted(opened) == once
 
 

@@ -1,10 +1,12 @@
 """Going on from a checkpoint with parameters that do not lie in memory row by row."""
 
+from pathlib import Path
+
 import torch
 
 from rectangular_flows import RectangularFlow, TrainingConfig, flows
 from rectangular_flows.training.average import Average
-from rectangular_flows.training.checkpoint import load_checkpoint, save_checkpoint
+from rectangular_flows.training.checkpoint import pack_checkpoint, unpack_checkpoint
 from rectangular_flows.training.optimisers import make_optimiser
 from rectangular_flows.training.run import Progress
 
@@ -27,13 +29,13 @@ def _step(parameters, optimiser, seed):
     optimiser.step()
 
 
-def test_the_optimiser_goes_on_with_its_state_laid_out_as_the_parameters_are(tmp_path):
+def test_the_optimiser_goes_on_with_its_state_laid_out_as_the_parameters_are():
     flow, parameters, optimiser, average = _sitting()
     for seed in range(3):
         _step(parameters, optimiser, seed)
-    save_checkpoint(tmp_path, flow, optimiser, average, Progress(50.0, steps=9), {})
+    content = pack_checkpoint(flow, optimiser, average, Progress(50.0, steps=9), {})
     flow2, parameters2, optimiser2, average2 = _sitting()
-    load_checkpoint(tmp_path, flow2, optimiser2, average2)
+    assert unpack_checkpoint(content, Path("state"), flow2, optimiser2, average2)[0].steps == 9
     for seed in range(3, 6):
         _step(parameters, optimiser, seed)
         _step(parameters2, optimiser2, seed)

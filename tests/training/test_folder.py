@@ -10,7 +10,8 @@ import zuko
 import rectangular_flows as rnf
 from rectangular_flows.data import von_mises_circle
 from rectangular_flows.errors import NonFiniteError
-from rectangular_flows.training.folder import RunFolder, last_epoch, read_config, read_history
+from rectangular_flows.training.folder import RunFolder, read_config
+from rectangular_flows.training.history import last_epoch, read_history
 from rectangular_flows.training.run import Epoch
 from rectangular_flows.training.signals import Interrupted
 
@@ -42,7 +43,7 @@ def test_a_run_leaves_everything(tmp_path):
     )
     folder = run.folder
     assert files(folder) == {
-        "config.toml", "metrics.jsonl", "metrics.csv", "model.safetensors", "model.json", "checkpoint",
+        "manifest.json", "config.toml", "metrics.jsonl", "metrics.csv", "model.safetensors", "model.json", "checkpoint",
     }  # fmt: skip
     settings = tomllib.loads((folder / "config.toml").read_text())
     assert settings.pop("record").keys() >= {"rectangular_flows", "torch", "python", "train_sha256", "started"}
@@ -242,6 +243,7 @@ def test_settings_without_a_value_are_left_out(tmp_path):
     assert "clip" not in written
     assert written["epochs"] == 1
     assert written["record"]["train_rows"] == len(train)
+    (tmp_path / "manifest.json").unlink()
     (tmp_path / "config.toml").write_text("epochs = 5\n# clip = none\n\n[record]\ndata = 'a.csv'\n")  # of old runs
     assert read_config(tmp_path) == {"epochs": 5, "record": {"data": "a.csv"}}
 

@@ -20,6 +20,9 @@ _FEW_STEPS = 100
 
 def run(arguments: argparse.Namespace) -> int:
     """Train; say where everything is and what can be done with it."""
+    for option in ("out", "resume"):
+        if getattr(arguments, option) == "":
+            raise ValueError(f"expected a folder after --{option}; got an empty name")
     if not arguments.resume:
         settings = settings_in(arguments)
         out = Path(arguments.out or Path("runs") / _name(arguments.preset, settings))
@@ -29,6 +32,8 @@ def run(arguments: argparse.Namespace) -> int:
     from ..runs.display import say
     from ..runs.launch import run_settings
     from ..runs.saved import SavedRun
+    from ..storage.lock import acquire, keeping_locks, release
+    from ..training.folder import RunFolder, is_run
 
     if arguments.resume:
         refuse_changes(arguments)
@@ -36,8 +41,16 @@ def run(arguments: argparse.Namespace) -> int:
         settings = SavedRun(out).settings
     console = Console()
     options = {name: getattr(arguments, name) for name in ("overwrite", "quiet", "tensorboard")}
-    run, data = run_settings(settings, out, console=console, name=out.name, resume=bool(arguments.resume), **options)
-    calibrate(run.flow.cpu(), data.validation, data.train, settings.training.validation_rows).save(out)
+    with keeping_locks():  # nobody may replace the model before it is calibrated
+        if not arguments.resume:
+            RunFolder(out).check_vacant(arguments.overwrite)
+        if is_run(out):  # taken now, and not only when the data are read
+            acquire(out)
+            release(out)
+        run, data = run_settings(
+            settings, out, console=console, name=out.name, resume=bool(arguments.resume), **options
+        )
+        calibrate(run.flow.cpu(), data.validation, data.train, settings.training.validation_rows).save(out)
     if not arguments.quiet:
         say(_summary(run, out, data.note), console=console)
         if run.flow.kind == "table":

@@ -24,7 +24,8 @@ from ..runs.display import duration
 from ..runs.jobs import preset_job
 from ..storage.files import write_atomically
 from ..storage.models import load_model
-from ..training.folder import read_config, read_history
+from ..training.folder import read_config
+from ..training.history import read_history
 from .circle_figure import draw_circle, draw_circle_grid
 from .experiment import Cell, Experiment, Group, Table, Verdict
 from .options import Request

@@ -16,9 +16,11 @@ from numpy.typing import ArrayLike
 from ..manifold import Scores
 from ..metrics.arrays import Array
 from ..metrics.out_of_distribution import CombinedScore, Tail
-from ..storage.files import load_tensors, save_tensors
+from ..storage.files import pack_tensors, unpack_tensors
+from ..storage.manifest import commit, read_files
+from ..storage.models import CALIBRATION as FILE
+from ..storage.models import WEIGHTS
 
-FILE = "calibration.safetensors"
 # which of a row's scores the two are, by the names under which they are kept: those of version 0.1 are in data units
 _MODEL = {"model_log_prob": "model_log_prob", "model_squared_distance": "model_squared_distance"}
 _DATA = {"log_density": "log_prob", "reconstruction_error": "squared_distance"}
@@ -105,13 +107,19 @@ class Calibration:
         return {name: values.tolist() for name, values in self.kept().items()}
 
     def save(self, folder: Path) -> None:
-        """Keep it with the model."""
-        save_tensors(folder / FILE, {name: torch.from_numpy(values) for name, values in self.kept().items()})
+        """Keep it with the model that is in the folder; it counts no more when that changes."""
+        content = pack_tensors({name: torch.from_numpy(values) for name, values in self.kept().items()})
+        commit(folder, {FILE: content}, made_from=(WEIGHTS,))
 
     @classmethod
     def load(cls, folder: Path) -> Calibration | None:
         """What :meth:`save` kept; None where there is nothing, or fewer than two rows."""
-        found = cls.from_kept(load_tensors(folder / FILE)) if (folder / FILE).exists() else None
+        return cls.from_files(read_files(folder, (FILE,)), folder)
+
+    @classmethod
+    def from_files(cls, files: Mapping[str, bytes], folder: Path) -> Calibration | None:
+        """The same from the content of the files that were read from a folder."""
+        found = cls.from_kept(unpack_tensors(files[FILE], folder / FILE)) if FILE in files else None
         return found if found is not None and len(found.log_density) > 1 else None
 
     def pair(self, scores: Scores) -> tuple[Array, Array]:

@@ -25,9 +25,11 @@ from safetensors import safe_open
 from ..errors import NumericalError
 from ..settings import FitSettings, read_preset
 from ..storage.files import write_atomically
+from ..storage.manifest import Stored
 from ..storage.models import WEIGHTS
-from ..training.checkpoint import FILE
-from ..training.folder import CHECKPOINT, FAILURE, last_epoch
+from ..training.checkpoint import CHECKPOINT
+from ..training.folder import FAILURE, has_checkpoint
+from ..training.history import last_epoch
 from ..training.signals import Interrupted, StopSignals
 from .display import describe, duration, say
 from .launch import run_settings
@@ -56,7 +58,7 @@ class Job:
     @property
     def begun(self) -> bool:
         """Whether the folder holds a state to resume from."""
-        return (self.folder / CHECKPOINT / FILE).exists()
+        return has_checkpoint(self.folder)
 
     @property
     def share(self) -> float:
@@ -66,10 +68,13 @@ class Job:
 
     @property
     def complete(self) -> bool:
-        """Whether that state is the last one. Reads only the head of its file."""
+        """Whether the run has its last state and its final model."""
         if not self.begun:
             return False
-        with safe_open(self.folder / CHECKPOINT / FILE, "pt") as state:
+        stored = Stored(self.folder)
+        if stored.manifest is not None:
+            return bool(stored.facts.get("finished"))
+        with safe_open(self.folder / CHECKPOINT, "pt") as state:  # of version 0.1; reads only the head
             return bool(json.loads(state.metadata()["progress"])["finished"])
 
 

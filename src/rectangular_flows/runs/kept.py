@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..storage.files import write_atomically
+from ..storage.manifest import read_files
 from ..storage.models import WEIGHTS
 
 
@@ -23,7 +24,7 @@ def kept(folder: Path, name: str, key: str, compute: Callable[[], dict[str, Any]
         key: what the numbers depend on, besides the model.
         compute: its values have to be JSON.
     """
-    path, model = folder / name, hashlib.sha256((folder / WEIGHTS).read_bytes()).hexdigest()
+    path, model = folder / name, hashlib.sha256(read_files(folder, (WEIGHTS,))[WEIGHTS]).hexdigest()
     results = _results(path, model)
     if key not in results:
         value = compute()

@@ -20,8 +20,10 @@ from ..errors import warn
 from ..manifold import RectangularFlow
 from ..settings import DataSettings, FitSettings
 from ..storage.files import fingerprint
-from ..storage.models import DESCRIPTION, load_model, read_description
-from ..training.folder import CONFIG, read_config, read_history
+from ..storage.manifest import read_files
+from ..storage.models import CALIBRATION, DESCRIPTION, WEIGHTS, build_model, description_in, read_description
+from ..training.folder import is_run, read_config
+from ..training.history import read_history
 from ..training.run import Epoch
 from .calibration import Calibration
 from .prepared import Known, Prepared, prepare, read_matching
@@ -49,7 +51,7 @@ class SavedRun:
 
     def __init__(self, path: str | Path):
         self.path = Path(path)
-        if not (self.path / CONFIG).exists():
+        if not is_run(self.path):
             read_description(self.path)
 
     def __repr__(self) -> str:
@@ -58,14 +60,19 @@ class SavedRun:
     # --- the model
 
     @cached_property
+    def _files(self) -> dict[str, bytes]:
+        """The files of the model, all of one state: the run may still be training."""
+        return read_files(self.path, (DESCRIPTION, WEIGHTS, CALIBRATION))
+
+    @cached_property
     def flow(self) -> RectangularFlow:
         """The model, on the CPU."""
-        return load_model(self.path)
+        return build_model(self._files, self.path)
 
     @cached_property
     def facts(self) -> dict[str, Any]:
         """What was saved with the model: names of columns, the parameters of an estimator."""
-        found: dict[str, Any] = read_description(self.path)["facts"]
+        found: dict[str, Any] = description_in(self._files, self.path)["facts"]
         return found
 
     @property
@@ -101,7 +108,7 @@ class SavedRun:
     @property
     def trained(self) -> bool:
         """Whether it is a run, finished or not, and no saved model or estimator."""
-        return (self.path / CONFIG).exists()
+        return is_run(self.path)
 
     @cached_property
     def history(self) -> list[Epoch]:
@@ -134,6 +141,9 @@ class SavedRun:
     @property
     def known(self) -> Known | None:
         """The columns by which files are matched; None for images, and for a run without a model yet."""
+        if "columns" in self.record:  # not so in runs of version 0.1
+            columns, degrees = self.record["columns"], self.record.get("sphere")
+            return Known(tuple(columns), None if degrees is None else tuple(degrees)) if columns else None
         if not (self.path / DESCRIPTION).exists() or "image" in self.facts:
             return None
         return Known(self.columns, self.sphere)
@@ -183,7 +193,9 @@ class SavedRun:
     @cached_property
     def calibration(self) -> Calibration | None:
         """What is usual, for the outlier score; None for an unfinished run, and for a model saved by itself."""
-        return Calibration.of_estimator(self.facts.get("estimator", {})) or Calibration.load(self.path)
+        return Calibration.of_estimator(self.facts.get("estimator", {})) or Calibration.from_files(
+            self._files, self.path
+        )
 
     @cached_property
     def evaluation(self) -> dict[str, Any] | None:

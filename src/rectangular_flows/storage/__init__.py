@@ -1,1 +1,1 @@
-"""Files: the one atomic writer, and models on disk."""
+"""Files: the one atomic writer, what a folder holds, who may write to it, and models on disk."""

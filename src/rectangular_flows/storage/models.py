@@ -15,9 +15,13 @@ from .._version import __version__
 from ..densities import mixture  # noqa: F401 - a description may name its class
 from ..flows.description import build, describe
 from ..manifold import RectangularFlow
-from .files import load_tensors, save_tensors, write_atomically
+from .files import DamagedFileError, pack_tensors, unpack_tensors
+from .legacy import old_files
+from .manifest import commit, read_files, read_manifest
 
 WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
+CALIBRATION = "calibration.safetensors"
+"""What is usual for the model: see :mod:`rectangular_flows.runs.calibration`."""
 _FORMAT = 1
 
 
@@ -32,14 +36,28 @@ def save_model(flow: RectangularFlow, folder: str | Path, **facts: Any) -> None:
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    there = [name for name in (WEIGHTS, DESCRIPTION) if (folder / name).exists()]
+    if there and read_manifest(folder) is None and not old_files(folder):
+        raise FileExistsError(f"{folder / there[0]} is in the way, and not ours. Choose another folder")
+    commit(folder, model_files(flow, facts))
+
+
+def model_files(flow: RectangularFlow, facts: Mapping[str, Any]) -> dict[str, bytes]:
+    """The files of a model, name → content."""
     dtype = str(flow.dtype).removeprefix("torch.")
-    content: dict[str, Any] = {"format": _FORMAT, "version": __version__, "dtype": dtype, "model": None, "facts": facts}
+    content: dict[str, Any] = {
+        "format": _FORMAT,
+        "version": __version__,
+        "dtype": dtype,
+        "model": None,
+        "facts": dict(facts),
+    }
     try:
         content["model"] = describe(flow)
     except TypeError as error:
         content |= {"undescribed": str(error), "scatter": describe(flow.scatter)}
-    save_tensors(folder / WEIGHTS, flow.state_dict())
-    write_atomically(folder / DESCRIPTION, json.dumps(content, indent=1, ensure_ascii=False) + "\n")
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    return {WEIGHTS: pack_tensors(flow.state_dict()), DESCRIPTION: text.encode()}
 
 
 def load_model(
@@ -51,9 +69,26 @@ def load_model(
         folder: a folder that ``fit(…, out=folder)`` or :func:`save_model` wrote.
         flow: the model itself, if it has parts that could not be described; its weights are replaced.
         device: where to put it.
+
+    Raises:
+        FileNotFoundError: there is no model in the folder.
+        DamagedFileError: a file is not the one that was saved.
     """
+    return build_model(read_files(folder, (DESCRIPTION, WEIGHTS)), folder, flow=flow, device=device)
+
+
+def build_model(
+    files: Mapping[str, bytes],
+    folder: str | Path,
+    *,
+    flow: RectangularFlow | None = None,
+    device: str | torch.device = "cpu",
+) -> RectangularFlow:
+    """The model from the content of its files, which were read from a folder."""
     folder = Path(folder)
-    description = read_description(folder)
+    description = description_in(files, folder)
+    if WEIGHTS not in files:
+        raise DamagedFileError(f"{folder / WEIGHTS} is missing")
     if flow is None:
         if description["model"] is None:
             raise ValueError(f"the model in {folder} has to be passed, load(…, flow=…): {description['undescribed']}")
@@ -67,7 +102,7 @@ def load_model(
     if not isinstance(flow, RectangularFlow):
         raise ValueError(f"{folder / DESCRIPTION} describes a {type(flow).__name__}; expected a RectangularFlow")
     flow.to(getattr(torch, description["dtype"]))
-    load_weights(flow, load_tensors(folder / WEIGHTS), str(folder / WEIGHTS))
+    load_weights(flow, unpack_tensors(files[WEIGHTS], folder / WEIGHTS), str(folder / WEIGHTS))
     return flow.to(device).eval()
 
 
@@ -81,17 +116,22 @@ def load_weights(flow: RectangularFlow, weights: Mapping[str, Tensor], source: s
 
 def read_description(folder: str | Path) -> dict[str, Any]:
     """What ``model.json`` says, checked for being one we understand."""
+    return description_in(read_files(folder, (DESCRIPTION,)), folder)
+
+
+def description_in(files: Mapping[str, bytes], folder: str | Path) -> dict[str, Any]:
+    """The same from the content of the files that were read from a folder."""
     path = Path(folder) / DESCRIPTION
-    if not path.exists():
+    if DESCRIPTION not in files:
         raise FileNotFoundError(
             f"no model in {folder}: expected {DESCRIPTION} and {WEIGHTS} there, as 'rnf fit … --out {folder}' writes them"
         )
     try:
-        description = json.loads(path.read_text(encoding="utf-8"))
+        description = json.loads(files[DESCRIPTION])
         known = description["format"]
         _ = description["model"], description["dtype"], description["facts"]
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is damaged: {error!r}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise DamagedFileError(f"{path} is damaged: {error!r}") from error
     if known > _FORMAT:
         raise ValueError(
             f"{path} has format {known}, from rectangular-flows {description.get('version')}; this is {__version__}, "

@@ -1,56 +1,61 @@
-"""The state of a run as one safetensors file: written atomically, read without unpickling anything."""
+"""The state of a run as one safetensors file, read without unpickling anything."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
 from ..manifold import RectangularFlow
-from ..storage.files import load_tensors, save_tensors
+from ..storage.files import DamagedFileError, pack_tensors, unpack_tensors
 from ..storage.models import load_weights
 from .average import Average
 from .run import Progress
 
-FILE = "state.safetensors"
+CHECKPOINT, BEFORE = "checkpoint/state.safetensors", "checkpoint/previous.safetensors"
+"""The last state, and the one before it."""
 
 
-def save_checkpoint(
-    path: Path,
+def pack_checkpoint(
     flow: RectangularFlow,
     optimiser: torch.optim.Optimizer,
     average: Average,
     progress: Progress,
-    best_weights: dict[str, Tensor],
-) -> None:
+    best_weights: Mapping[str, Tensor],
+    history: str = "",
+) -> bytes:
     """Everything that resuming needs. Random draws are functions of seed and step, so no generator is in it."""
     tensors = {f"flow.{name}": value for name, value in flow.state_dict().items()}
     tensors |= {f"best.{name}": value for name, value in best_weights.items()}
     tensors |= {f"average.{i}": value for i, value in enumerate(average.values)}
     for i, state in optimiser.state_dict()["state"].items():
         tensors |= {f"optimiser.{i}.{name}": value for name, value in state.items()}
-    path.mkdir(parents=True, exist_ok=True)
-    save_tensors(path / FILE, tensors, {"progress": json.dumps(asdict(progress))})
+    return pack_tensors(tensors, {"progress": json.dumps(asdict(progress)), "history": history})
 
 
-def load_checkpoint(
-    path: Path, flow: RectangularFlow, optimiser: torch.optim.Optimizer, average: Average
-) -> tuple[Progress, dict[str, Tensor]]:
-    """Put the state back into flow, optimiser and average; return the progress and the best weights so far.
+def unpack_checkpoint(
+    content: bytes, file: Path, flow: RectangularFlow, optimiser: torch.optim.Optimizer, average: Average
+) -> tuple[Progress, dict[str, Tensor], str | None]:
+    """Put the state back into flow, optimiser and average.
+
+    Returns:
+        The progress, the best weights so far, and the lines of the history; none in a state of version 0.1.
 
     Raises:
         ValueError: the file is damaged, or of another model.
     """
-    file = path / FILE
     parts: dict[str, dict[str, Tensor]] = {"flow": {}, "best": {}, "average": {}, "optimiser": {}}
-    for name, tensor in load_tensors(file).items():
+    for name, tensor in unpack_tensors(content, file).items():
         part, _, rest = name.partition(".")
-        parts[part][rest] = tensor
+        parts.setdefault(part, {})[rest] = tensor
+    metadata = _metadata(content)
+    if "progress" not in metadata:
+        raise DamagedFileError(f"{file} is damaged, or not the state of a run: it does not say how far it was")
     load_weights(flow, parts["flow"], str(file))
     state: dict[int, dict[str, Any]] = {}
     for name, tensor in parts["optimiser"].items():
@@ -66,6 +71,12 @@ def load_checkpoint(
     for i, value in enumerate(average.values):
         value.copy_(parts["average"][str(i)])
     device = next(iter(flow.state_dict().values())).device
-    with safe_open(file, "pt") as opened:
-        progress = Progress(**json.loads(opened.metadata()["progress"]))
-    return progress, {name: tensor.to(device) for name, tensor in parts["best"].items()}
+    best = {name: tensor.to(device) for name, tensor in parts["best"].items()}
+    return Progress(**json.loads(metadata["progress"])), best, metadata.get("history")
+
+
+def _metadata(content: bytes) -> dict[str, str]:
+    """What a safetensors file says beside its tensors: its header is JSON after eight bytes with its length."""
+    head = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+    found: dict[str, str] = head.get("__metadata__", {})
+    return found

@@ -170,6 +170,8 @@ class TrainingConfig:
         seed: of the order of the batches and of every random draw.
         dtype: "float32" or "float64"; none: that of the flow.
         device: "auto" (a GPU if there is one), "cpu", "cuda", …
+        checkpoint_every: seconds between two saves of the state to resume from, also within an epoch. 0 saves after every
+            step, inf only when the run is stopped or done.
     """
 
     method: Literal["ml", "two-step"] = "ml"
@@ -204,6 +206,7 @@ class TrainingConfig:
     seed: int = 0
     dtype: Literal["float32", "float64"] | None = None
     device: str = "auto"
+    checkpoint_every: float = 30.0
 
     def __post_init__(self) -> None:
         volume: Any = self.volume
@@ -227,7 +230,7 @@ class TrainingConfig:
             value = getattr(self, name)
             if value not in (None, "auto") and not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"expected a positive {name}; got {value}")
-        for name in ("weight_decay", "warm_up", "latent_epochs", "tail_weight"):
+        for name in ("weight_decay", "warm_up", "latent_epochs", "tail_weight", "checkpoint_every"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"expected {name} ≥ 0; got {getattr(self, name)}")
         if not 0 <= self.anneal[0] <= self.anneal[1]:

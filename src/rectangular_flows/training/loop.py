@@ -17,11 +17,10 @@ from ..errors import NonFiniteError, NumericalError
 from ..manifold import RectangularFlow
 from .average import Average
 from .budget import seconds_of, within
-from .checkpoint import load_checkpoint
 from .config import TrainingConfig
 from .distributed import World
 from .evaluation import SLACK, Metric, Values, evaluate, judged_by, metrics_for
-from .folder import RunFolder, read_history
+from .folder import RunFolder
 from .memory import backward_in_parts, rows_within
 from .objective import Objective, Terms
 from .optimisers import make_optimiser
@@ -35,7 +34,6 @@ from .weights import tail_weights
 T = TypeVar("T")
 Watcher = Callable[[Run], None]
 
-_SECONDS_BETWEEN_CHECKPOINTS = 30.0
 _START_ROWS = 40_000
 _TOLERANCE = 1.1  # of target_error = "auto", over what was reached before the likelihood counts
 _LEAST_TARGET, _MOST_BETA = 1e-6, 1e6
@@ -92,6 +90,8 @@ def fit(
         [1, 2]
     """
     config = config or TrainingConfig()
+    if out is not None and not str(out):
+        raise ValueError("expected the name of a folder for out; got an empty one")
     chosen, begun = metrics_for(config, metrics), time.perf_counter()
     world = World(choose_device(config.device))
     devices = [world.device] if world.device.type == "cuda" else []
@@ -109,8 +109,11 @@ def fit(
             config = within(config, len(train), loop.seconds_per_step(), time.perf_counter() - begun)
             record |= {name: getattr(config, name) for name in _PLANNED}
             loop = _Loop(flow, train, held_out, config, world, *parts)
-        loop.open(record, resume, overwrite)
-        run = loop.run_to_the_end(on_step, on_epoch)
+        try:
+            loop.open(record, resume, overwrite)
+            run = loop.run_to_the_end(on_step, on_epoch)
+        finally:
+            loop.close()
         del loop
     return run
 
@@ -155,12 +158,12 @@ class _Loop:
                 raise ValueError("resume=True needs out=…, the folder of the run")
             return
         if not resume:
-            self.folder.create(settings, self.train, self.held_out, overwrite)
+            self.folder.create(settings, self.train, self.held_out, overwrite, self.facts)
             return
-        self.folder.check_resumable(self.train, self.held_out)
         parts = self.flow, self.optimiser, self.average
-        progress, self.run.best_weights = load_checkpoint(self.folder.checkpoint, *parts)
-        self.progress = self.run.progress = progress
+        progress, best, history = self.folder.load(self.train, self.held_out, self.facts, *parts)
+        self.progress, self.run.best_weights, self.run.history = progress, best, history
+        self.run.progress = progress
         if self.config.target_error != "auto":  # runs of version 0.1 did not keep it
             progress.target = self.config.target_error
         progress.steps = self.plan.steps(progress)
@@ -168,9 +171,13 @@ class _Loop:
             progress.finished = ""  # more epochs than before were asked for
         if self.plan.latent_is_next(progress):
             self._begin_latent_alone()
-        self.run.history = [line for line in read_history(self.folder.path) if line.epoch <= progress.epoch]
         self.started -= progress.seconds
         self.folder.resume(self.run.history, finished=bool(progress.finished))
+
+    def close(self) -> None:
+        """Let other processes write to the folder."""
+        if self.folder is not None:
+            self.folder.close()
 
     def run_to_the_end(self, on_step: Watcher | None, on_epoch: Watcher | None) -> Run:
         """Train until the run is finished, or until a signal comes."""
@@ -179,7 +186,7 @@ class _Loop:
             try:
                 while not progress.finished:
                     self._epoch(on_step, on_epoch)
-                    if progress.finished or time.perf_counter() - self.saved > _SECONDS_BETWEEN_CHECKPOINTS:
+                    if progress.finished:
                         self._save()
             except GivenUp:
                 self._save()
@@ -189,6 +196,8 @@ class _Loop:
         if not self.run.use_best():  # nothing was ever judged: the weights that would have been
             self.average.swap()
         self._fit_scatter()
+        if self.folder is not None:
+            self.folder.finish(self.run, self.facts)
         self.run.seconds = time.perf_counter() - self.started
         self.flow.eval()
         return self.run
@@ -207,6 +216,8 @@ class _Loop:
                 progress.batch, progress.step = progress.batch + 1, progress.step + 1
                 if on_step is not None and first:
                     on_step(self.run)
+                if time.perf_counter() - self.saved >= config.checkpoint_every:
+                    self._save()
             progress.turn, progress.batch = progress.turn + 1, 0
 
         epoch = progress.epoch + 1
@@ -358,20 +369,16 @@ class _Loop:
     def _save(self) -> None:
         self.progress.seconds = time.perf_counter() - self.started
         if self.folder is not None:
-            self.folder.save_checkpoint(self.run, self.optimiser, self.average)
-            self.folder.save_model(self.run, self.facts)
+            self.folder.save(self.run, self.facts, self.optimiser, self.average)
         self.saved = time.perf_counter()
 
     def _fit_scatter(self) -> None:
         """The density of rows around the manifold, which is a function of the flow: resuming a finished run repairs it."""
-        if not self.config.scatter:
-            return
-        given = self.flow, self.train, self.held_out, self.config.seed, self.plan.steps(Progress(1.0))
-        if fit_scatter(*given) and self.folder is not None:
-            self.folder.save_model(self.run, self.facts, final=True)
+        if self.config.scatter:
+            fit_scatter(self.flow, self.train, self.held_out, self.config.seed, self.plan.steps(Progress(1.0)))
 
     def _failure(self, error: NumericalError) -> NonFiniteError:
         restored = self.run.use_best()
         if self.folder is not None:
-            self.folder.save_model(self.run, self.facts)
+            self.folder.save(self.run, self.facts)
         return self.progress.failure(error, restored)
