@@ -23,10 +23,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.resume:
         settings = settings_in(arguments)
         out = Path(arguments.out or Path("runs") / _name(arguments.preset, settings))
-    from rich.console import Console
 
     from ..evaluation.scores import calibrate
-    from ..runs.display import say
+    from ..runs.display import PlainConsole, say
     from ..runs.launch import run_settings
     from ..runs.saved import SavedRun
 
@@ -34,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         refuse_changes(arguments)
         out = Path(arguments.resume)
         settings = SavedRun(out).settings
-    console = Console()
+    console = PlainConsole()
     options = {name: getattr(arguments, name) for name in ("overwrite", "quiet", "tensorboard")}
     run, data = run_settings(settings, out, console=console, name=out.name, resume=bool(arguments.resume), **options)
     calibrate(run.flow.cpu(), data.validation, data.train, settings.training.validation_rows).save(out)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .arguments import add_run, add_seed
+from .arguments import add_run, add_seed, whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run, how many, where to."""
     add_run(parser)
-    parser.add_argument("-n", "--count", type=int, default=1000, help="how many (default: %(default)s)")
+    parser.add_argument("-n", "--count", type=whole, default=1000, help="how many (default: %(default)s)")
     formats = "CSV, TSV, NPY, NPZ or Parquet (default: samples.csv); images: NPY, NPZ or one PNG (default: samples.npy)"
     parser.add_argument("-o", "--output", type=Path, help=formats)
     text = (

@@ -13,7 +13,7 @@ from ..settings import FitSettings
 from ..training import Run, fit
 from ..training.setup import threads_for
 from .build import build_flow
-from .display import TrainingDisplay
+from .display import TrainingDisplay, say
 from .prepared import Prepared, prepare, some_rows
 from .saved import SavedRun
 
@@ -46,7 +46,7 @@ def run_settings(
         )
         settings = replace(settings, model=replace(settings.model, latent_dim=found.value))
         if not quiet:
-            console.print(f"latent dimension {found.value}: {found.reason}", highlight=False)
+            say(f"latent dimension {found.value}: {found.reason}", console=console)
     flow = build_flow(
         settings.model,
         data.train,

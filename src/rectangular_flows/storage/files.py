@@ -20,6 +20,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from .limits import check_bytes
+
 CHUNK_BYTES = 2**26
 _TEMPORARY = ".rnf-tmp"
 
@@ -58,6 +60,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
     """The inverse of :func:`save_tensors`; a ``ValueError`` if the file is damaged or not safetensors."""
+    check_bytes(path.stat().st_size, str(path))
     try:
         return load_file(path)
     except SafetensorError as error:

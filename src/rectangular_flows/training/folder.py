@@ -8,7 +8,6 @@ import io
 import json
 import platform
 import shutil
-import tomllib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +21,7 @@ from .._version import __version__
 from ..data.rows import Rows
 from ..storage.files import fingerprint, remove_leftovers, write_atomically
 from ..storage.models import DESCRIPTION, WEIGHTS, save_model
+from ..storage.texts import read_toml
 from .average import Average
 from .checkpoint import FILE, save_checkpoint
 from .run import Epoch, Run
@@ -152,10 +152,7 @@ def read_config(folder: str | Path) -> dict[str, Any]:
     path = Path(folder) / CONFIG
     if not path.exists():
         raise FileNotFoundError(f"no run in {folder}: expected {CONFIG} there, as 'rnf fit … --out {folder}' writes it")
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is not valid TOML: {error}") from error
+    return read_toml(path)
 
 
 def read_history(folder: str | Path) -> list[Epoch]:
