@@ -54,7 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     The exit code is 0, 2 for a mistake in what was asked, 130 after Ctrl-C, 1 for a failed run, 70 for a bug of ours.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    warnings.showwarning = lambda message, *_, **__: _complain(f"note: {message}")
+    warnings.showwarning = _note
     try:
         return _run(arguments)
     except KeyboardInterrupt as stop:  # of training, with its state saved, or a plain one
@@ -69,6 +69,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         known = lack_of_memory(error)
         return _complain(known, 2) if known else _complain(report_bug(error, arguments), BUG)
+
+
+def _note(message: Warning | str, *_: object, **__: object) -> None:
+    _complain(f"note: {message}")
 
 
 def _complain(text: str, code: int = 0) -> int:

@@ -6,7 +6,6 @@ Everything that a score needs is fitted on the run's own rows. Only the paper's 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -31,6 +30,7 @@ from ..runs.prepared import prepare
 from ..runs.saved import SavedRun
 from ..settings import DataSettings
 from ..storage.files import write_atomically
+from ..storage.texts import as_json, read_json
 from .scores import SCORES, Score, calibrate, score_rows
 
 _SIDES = ("inside", "outside")
@@ -202,7 +202,7 @@ def folder_for(run: SavedRun, against: str) -> Path:
     for number in itertools.count(1):
         folder = run.path / (f"ood-{slug}" if number == 1 else f"ood-{slug}-{number}")
         file = folder / "ood.json"
-        there = json.loads(file.read_text(encoding="utf-8")).get("against") if file.exists() else None
+        there = read_json(file, "Remove it").get("against") if file.exists() else None
         if there in (None, _source(against)):
             break
     return folder
@@ -212,7 +212,7 @@ def keep_judged(judged: Judged, folder: Path, against: str) -> Path:
     """Write the numbers to a folder; their file."""
     folder.mkdir(parents=True, exist_ok=True)
     numbers = {**judged.numbers(), "against": _source(against)}
-    write_atomically(folder / "ood.json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
+    write_atomically(folder / "ood.json", as_json(numbers))
     return folder / "ood.json"
 
 

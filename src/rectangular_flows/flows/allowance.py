@@ -73,7 +73,9 @@ def _repeated(args: tuple[Any, ...]) -> int:
 
 
 _SIZES: dict[str, Callable[[tuple[Any, ...]], int]] = {
-    **dict.fromkeys(("empty", "zeros", "ones", "full", "rand", "randn", "randint", "normal", "empty_strided"), _by_shape),
+    **dict.fromkeys(
+        ("empty", "zeros", "ones", "full", "rand", "randn", "randint", "normal", "empty_strided"), _by_shape
+    ),
     **dict.fromkeys(("new_empty", "new_zeros", "new_ones", "new_full"), _by_shape),
     **dict.fromkeys(("arange", "randperm", "linspace", "logspace"), _by_count),
     "eye": _square,

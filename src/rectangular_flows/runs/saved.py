@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from ..manifold import RectangularFlow
 from ..settings import DataSettings, FitSettings
 from ..storage.files import fingerprint
 from ..storage.models import DESCRIPTION, load_model, read_description
+from ..storage.texts import read_json
 from ..training.folder import CONFIG, read_config, read_history
 from ..training.run import Epoch
 from .calibration import Calibration
@@ -72,6 +72,9 @@ class SavedRun:
     def columns(self) -> tuple[str, ...]:
         """Names of the model's columns; x1, x2, … where it was given none, and for images."""
         names = self.facts.get("columns") or self.facts.get("estimator", {}).get("feature_names_in")
+        if names and len(names) != self.flow.ambient_dim:
+            text = f"{len(names)} names of columns for a model of {self.flow.ambient_dim}"
+            raise ValueError(f"{self.path / DESCRIPTION} is damaged: it has {text}")
         return tuple(names or [f"x{i + 1}" for i in range(self.flow.ambient_dim)])
 
     @property
@@ -189,4 +192,4 @@ class SavedRun:
     def evaluation(self) -> dict[str, Any] | None:
         """What ``rnf evaluate`` found last; None where it was not run."""
         path = self.path / EVALUATION
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        return read_json(path, f"Write it again: rnf evaluate {self.path}") if path.exists() else None

@@ -9,7 +9,6 @@ from ..densities.registry import LATENTS, Activation
 from ..kinds import Chosen, Condition, Nothing, choice, only, when
 from .data import for_data, traits_of
 
-
 _LARGEST_TAIL = 10  # beyond it the row that is farthest out would decide alone, where nothing overflows
 
 

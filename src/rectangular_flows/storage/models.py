@@ -95,7 +95,9 @@ def read_description(folder: str | Path) -> dict[str, Any]:
     description = read_json(path)
     for key, kind in _KINDS.items():
         if key not in description or not isinstance(description[key], kind) or description[key] is True:
-            raise ValueError(f"{path} is damaged: expected {key!r} there, {_NAMES[key]}; got {description.get(key)!r:.60}")
+            raise ValueError(
+                f"{path} is damaged: expected {key!r} there, {_NAMES[key]}; got {description.get(key)!r:.60}"
+            )
     _check_facts(description["facts"], path)
     known = description["format"]
     if known > _FORMAT:

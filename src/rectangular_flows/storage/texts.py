@@ -1,8 +1,9 @@
-"""JSON and TOML from files, of bounded size. What cannot be read is a ``ValueError`` that names the file."""
+"""JSON and TOML in files, of bounded size. What cannot be read is a ``ValueError`` that names the file."""
 
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +28,26 @@ def read_json(path: Path, advice: str = "") -> dict[str, Any]:
 def read_toml(path: Path, advice: str = "") -> dict[str, Any]:
     """The TOML table in a file; the arguments are those of :func:`read_json`."""
     return _read(path, "TOML", tomllib.loads, advice)
+
+
+def as_json(values: Any) -> str:
+    """As the text of a JSON file; a number that is not finite, which JSON has not, is null.
+
+    Example:
+        >>> print(as_json({"a": float("nan")}).strip())
+        {
+         "a": null
+        }
+    """
+    return json.dumps(_finite(values), indent=1, allow_nan=False) + "\n"
+
+
+def _finite(values: Any) -> Any:
+    if isinstance(values, dict):
+        return {key: _finite(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_finite(value) for value in values]
+    return None if isinstance(values, float) and not math.isfinite(values) else values
 
 
 def _read(path: Path, kind: str, parse: Callable[[str], Any], advice: str) -> dict[str, Any]:
