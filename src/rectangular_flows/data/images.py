@@ -14,9 +14,10 @@ import numpy as np
 
 from ..errors import warn
 from ..spelling import nearest
-from ._arrays import array_heads, read_image_array
+from ._arrays import read_image_array
 from ._files import Array, DataError, MissingFileError, by, listing
 from ._image_folders import SUFFIXES, Size, image_files, read_image_folder
+from ._npy import array_heads
 from ._published import published_reader
 from .datasets import DATASETS, Dataset, Splits, find_dataset
 from .pixels import ImageRows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any, ClassVar, Literal
 
 from ..densities.registry import LATENTS, Activation
@@ -164,5 +165,7 @@ def _check_counts(settings: Any, *names: str) -> None:
 
 
 def _check_tail(value: float) -> None:
-    if not 0 <= value <= _LARGEST_TAIL:
-        raise ValueError(f"expected pca_tail from 0 to {_LARGEST_TAIL}; got {value}")
+    if not 0 <= value < inf:
+        raise ValueError(f"expected pca_tail of at least 0; got {value}")
+    if value > _LARGEST_TAIL:
+        raise ValueError(f"expected pca_tail of at most {_LARGEST_TAIL}; got {value}")

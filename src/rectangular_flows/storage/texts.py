@@ -59,7 +59,8 @@ def _read(path: Path, kind: str, parse: Callable[[str], Any], advice: str) -> di
         values = parse(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise ValueError(f"{path} is not valid {kind}: {reason}{more}") from error
+        damaged = "damaged: " if kind == "JSON" else ""  # people write TOML
+        raise ValueError(f"{path} is {damaged}not valid {kind}: {reason}{more}") from error
     if not isinstance(values, dict):
         raise ValueError(f"{path} is damaged: expected a {kind} object; got {type(values).__name__}{more}")
     return values
