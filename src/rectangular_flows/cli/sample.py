@@ -25,12 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Draw and write."""
     from ..plots.samples import write_samples
-    from ..runs.display import say
+    from ..runs.display import PlainConsole, WorkDisplay, say
     from ..runs.saved import SavedRun
 
     saved = SavedRun(arguments.folder)
     images = saved.flow.kind == "image"
     output = arguments.output or Path("samples.npy" if images else "samples.csv")
-    write_samples(saved, output, arguments.count, arguments.seed, scatter=arguments.scatter)
+    with WorkDisplay(PlainConsole(), "sampling", arguments.count) as display:
+        options = {"scatter": arguments.scatter, "tick": display.advance}
+        write_samples(saved, output, arguments.count, arguments.seed, **options)
     say(f"{arguments.count} {'images' if images else 'samples'} in {output}")
     return 0

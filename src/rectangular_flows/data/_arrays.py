@@ -11,7 +11,7 @@ import numpy as np
 
 from ..storage.limits import check_bytes
 from ._files import Array, DataError, as_option, check_names, check_width, listing, reading
-from ._npy import gather, load_arrays
+from ._npy import gather, load_arrays, parts_in
 
 Choose = Callable[[tuple[str, ...]], list[int]]
 Read = tuple[Array, tuple[str, ...], bool]  # values, the names kept, whether the names are the file's
@@ -57,11 +57,10 @@ def read_array(path: Path, choose: Choose) -> Read:
         columns, named = tuple(names.astype(np.str_).tolist()), True
         check_names(columns, f"'columns' of '{path}'")
     kept = choose(columns)
-    if kept != list(range(len(columns))):
-        array = array[:, kept]
-    kind = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
-    if array.dtype != kind:  # integers, half precision, foreign byte order
-        array = array.astype(kind)
+    kind = np.dtype(np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64)
+    if kept != list(range(len(columns))) or array.dtype != kind:  # integers, half precision, foreign byte order
+        parts = (part[:, kept].astype(kind) for part in parts_in(array))
+        array = gather(parts, (len(array), len(kept)), kind)
     return array, tuple(columns[i] for i in kept), named
 
 

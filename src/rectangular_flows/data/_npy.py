@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import lzma
+import mmap
 import tempfile
 import zipfile
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import prod
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
+from ..storage.files import parts_of
 from ..storage.limits import check_bytes, in_words
 from ._files import Array, DataError, listing, reading
 
 MMAP_BYTES = 256 * 2**20  # a larger .npy file stays on disk
-_SUFFIX = ".npy"
+_SUFFIX, _MAGIC = ".npy", np.lib.format.MAGIC_PREFIX
 
 Head = tuple[tuple[int, ...], np.dtype[Any]]
 
@@ -29,7 +31,9 @@ def load_arrays(path: Path) -> dict[str, Array]:
         DataError: the file is damaged, claims more than it holds or than fits, or two arrays have one name.
     """
     size = path.stat().st_size
-    if path.suffix.lower() == ".npz":
+    with reading(path, "numpy arrays"), path.open("rb") as file:
+        alone = file.read(len(_MAGIC)) == _MAGIC  # perhaps under the name of an archive
+    if path.suffix.lower() == ".npz" and not alone:
         return _load_archive(path)
     packed = path.suffix == ".xz"
     # files are opened here, since numpy leaves a damaged one open
@@ -53,6 +57,20 @@ def array_heads(path: Path) -> list[Head]:
         return [_head(path.open("rb"))] if path.suffix.lower() == _SUFFIX else []
     except Exception:  # the reader says what is wrong
         return []
+
+
+def parts_in(values: Array) -> Iterator[Array]:
+    """Parts of some 64 MiB; of an array on disk, those that have been read are let go of."""
+    for part in parts_of(values):
+        yield values[part]
+        forget(values)
+
+
+def forget(values: Any) -> None:
+    """Let go of the pages of an array on disk that are in memory; reading it brings them back."""
+    mapped = getattr(values, "_mmap", None)
+    if mapped is not None and hasattr(mapped, "madvise"):
+        mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def gather(parts: Iterable[Array], shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:

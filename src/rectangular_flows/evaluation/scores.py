@@ -21,6 +21,7 @@ from ..runs.calibration import REFERENCE_ROWS, Calibration, neighbour_distance
 
 _AT_ONCE = 500  # rows between two signs of progress
 _CALIBRATION_ROWS = 5_000
+_FAR = 1e6  # in the model's units: standard deviations
 _FOLDS, _LEAST_FOLDS = 8, 4
 
 
@@ -171,6 +172,14 @@ def score_rows(
 
 
 def _score_batch(flow: RectangularFlow, x: torch.Tensor, check: bool) -> Scores:
+    far = _far(flow, x) if check else x.new_zeros(len(x), dtype=torch.bool)
+    if bool(far.any()):  # what is not invertible there says nothing about the model
+        parts = [
+            _score_batch(flow, x[far], False),
+            *([_score_batch(flow, x[~far], True)] if bool((~far).any()) else []),
+        ]
+        order = torch.argsort(torch.cat([far.nonzero(), (~far).nonzero()]).flatten())
+        return Scores(**{name: value[order] for name, value in vars(Scores.cat(parts)).items()})
     try:
         return flow.score(x, check=check)
     except NumericalError:
@@ -189,6 +198,16 @@ def _score_batch(flow: RectangularFlow, x: torch.Tensor, check: bool) -> Scores:
             pass
     projection = torch.full_like(x, torch.nan)
     return Scores(none, projection, low, distance.to(x.device), low, model_distance.to(x.device), ambient, y.flatten(1))
+
+
+@torch.no_grad()
+def _far(flow: RectangularFlow, x: torch.Tensor) -> torch.Tensor:
+    """Which rows have values so large, in the model's units, that the model may overflow, (B,)."""
+    try:
+        y = flow.to_model_units(x).flatten(1)
+    except NumericalError:
+        return torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    return ~(y.abs().amax(dim=1) < _FAR)
 
 
 @torch.no_grad()
