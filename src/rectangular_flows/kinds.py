@@ -287,7 +287,8 @@ def convert(name: str, value: Any, hint: Any) -> Any:
             return _as(value, option)
         except (TypeError, ValueError, OverflowError, RecursionError):
             continue
-    raise ValueError(f"{name}: expected {_expected(hint)}; got {_quoted(value)}")
+    meant = nearest(value, choices_of(hint)) if isinstance(value, str) else ""
+    raise ValueError(f"{name}: expected {_expected(hint)}; got {_quoted(value)}{meant and f'.{meant}'}")
 
 
 def _quoted(value: Any) -> str:

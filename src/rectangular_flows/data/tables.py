@@ -198,11 +198,12 @@ def check_table(table: Table, latent_dim: int | None) -> None:
             f"Expected at least {needed} rows for {width} columns; '{table.source}' has {rows}. "
             "Get more rows, or use fewer columns: --columns."
         )
-    varies = np.zeros(width, dtype=bool)
+    varies, spread = np.zeros(width, dtype=bool), np.zeros(width)
     digests = [hashlib.blake2b(digest_size=16) for _ in range(width)]
     for part in parts_of(table.values):
         chunk = np.ascontiguousarray((table.values[part] + 0.0).T)  # + 0.0 makes −0 equal to 0
         varies |= (chunk != np.asarray(table.values[0])[:, None]).any(axis=1)
+        spread = np.maximum(spread, spread_of(chunk.T, table.values[0]))
         for digest, column in zip(digests, chunk, strict=True):
             digest.update(column.data)
     constant = [name for name, different in zip(table.columns, varies, strict=True) if not different]
@@ -211,6 +212,7 @@ def check_table(table: Table, latent_dim: int | None) -> None:
             f"Expected columns that vary; in '{table.source}' {listing(constant)} hold one value each and have no "
             f"density. Leave them out: --exclude {as_option(constant)}."
         )
+    check_spread(spread, table.columns, f"'{table.source}'")
     first: dict[bytes, str] = {}
     twins = {n: o for n, g in zip(table.columns, digests, strict=True) if (o := first.setdefault(g.digest(), n)) != n}
     if twins:
@@ -219,6 +221,26 @@ def check_table(table: Table, latent_dim: int | None) -> None:
             f"Expected different columns; in '{table.source}' {pairs} in every row. "
             f"Leave the copies out: --exclude {as_option(list(twins))}."
         )
+
+
+def spread_of(rows: Array, first: Array) -> Array:
+    """The largest difference of each column from a first row, (D,)."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.abs(rows - np.asarray(first, dtype=np.float64)).max(axis=0))
+
+
+def check_spread(spread: Array, columns: Sequence[str], source: str) -> None:
+    """Refuse columns that vary so much or so little that float64 cannot square their differences."""
+    outside = np.flatnonzero((spread > 1 / _LEAST_SPREAD) | ((spread > 0) & (spread < _LEAST_SPREAD)))
+    if len(outside):
+        i = int(outside[0])
+        raise DataError(
+            f"Expected columns that vary by {_LEAST_SPREAD:g} to {1 / _LEAST_SPREAD:g}, whose squares are numbers; in "
+            f"{source} '{columns[i]}' varies by {spread[i]:.3g}. Give it in other units."
+        )
+
+
+_LEAST_SPREAD = 1e-140
 
 
 def write_table(

@@ -22,6 +22,7 @@ from ..runs.calibration import REFERENCE_ROWS, Calibration, neighbour_distance
 _AT_ONCE = 500  # rows between two signs of progress
 _CALIBRATION_ROWS = 5_000
 _FAR = 1e6  # in the model's units: standard deviations
+_ANY_TROUBLE = (NumericalError, ValueError, RuntimeError)  # which NaN leads to inside of torch and zuko
 _FOLDS, _LEAST_FOLDS = 8, 4
 
 
@@ -171,7 +172,9 @@ def score_rows(
     )
 
 
-def _score_batch(flow: RectangularFlow, x: torch.Tensor, check: bool) -> Scores:
+def _score_batch(
+    flow: RectangularFlow, x: torch.Tensor, check: bool, trouble: tuple[type[Exception], ...] = (NumericalError,)
+) -> Scores:
     far = _far(flow, x) if check else x.new_zeros(len(x), dtype=torch.bool)
     if bool(far.any()):  # what is not invertible there says nothing about the model
         parts = [
@@ -182,9 +185,9 @@ def _score_batch(flow: RectangularFlow, x: torch.Tensor, check: bool) -> Scores:
         return Scores(**{name: value[order] for name, value in vars(Scores.cat(parts)).items()})
     try:
         return flow.score(x, check=check)
-    except NumericalError:
+    except trouble:
         if len(x) > 1:
-            return Scores.cat([_score_batch(flow, part, check) for part in x.tensor_split(2)])
+            return Scores.cat([_score_batch(flow, part, check, trouble) for part in x.tensor_split(2)])
     none = torch.full((1, flow.latent_dim), torch.nan).to(x)
     low, distance, model_distance = none[:, 0], *(torch.full((1,), torch.inf, dtype=torch.float64) for _ in range(2))
     y, ambient = torch.full_like(x, torch.nan), low.double()
@@ -194,7 +197,7 @@ def _score_batch(flow: RectangularFlow, x: torch.Tensor, check: bool) -> Scores:
             if flow.scatter is not None:
                 ambient = flow.ambient_log_prob(x)
             distance, model_distance = flow.reconstruction_error(x), flow.in_model_units.reconstruction_error(y)
-        except NumericalError:
+        except trouble:
             pass
     projection = torch.full_like(x, torch.nan)
     return Scores(none, projection, low, distance.to(x.device), low, model_distance.to(x.device), ambient, y.flatten(1))
