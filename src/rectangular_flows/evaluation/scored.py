@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ..data.datasets import place_of
 from ..data.images import images_like, picture_names
 from ..data.pixels import ImageRows
 from ..data.rows import Rows, take
@@ -230,7 +231,7 @@ def _identifiers(source: str, ids: Sequence[str], numbers: Array | None, total: 
     """The texts of columns of a file, for the rows of these numbers."""
     if not ids:
         return {}
-    if not Path(source).exists():
+    if place_of(source) is None:
         raise ValueError(f"--id is for a file; got the data set {source}, which has no identifiers. Leave it out")
     texts = read_text_columns(source, ids)
     for name, cells in texts.items():

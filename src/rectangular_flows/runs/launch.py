@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from ..data.datasets import place_of
 from ..settings import FitSettings
 from ..training import Run, fit
 from ..training.setup import threads_for
@@ -57,10 +58,12 @@ def run_settings(
     )
     files = {name: getattr(settings.data, name) for name in ("data", "validation_data", "test_data")}
     full: dict[str, Any] = {
-        name: str(Path(path).resolve()) for name, path in files.items() if path is not None and Path(path).exists()
+        name: str(place.resolve())
+        for name, path in files.items()
+        if path is not None and (place := place_of(path)) is not None and place.exists()
     }
     settings = replace(settings, data=replace(settings.data, **full))  # so that a run can be resumed from anywhere
-    facts: dict[str, Any] = {"columns": list(data.columns), "note": data.note}
+    facts: dict[str, Any] = {"columns": list(data.columns), "note": data.note, "source": _kind_of(settings.data.data)}
     if settings.data.sphere:
         facts["sphere"] = list(data.degrees)
     if data.image_shape is not None:
@@ -94,6 +97,12 @@ def run_settings(
     if writer is not None:
         writer.close()
     return run, data
+
+
+def _kind_of(source: str | None) -> str:
+    """What kind of data a run was trained on."""
+    place = None if source is None else place_of(source)
+    return "data set" if place is None else "folder" if place.is_dir() else "file"
 
 
 def _tensorboard() -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.datasets import find_dataset
+from ..data.datasets import place_of
 from ..data.images import images_like
 from ..data.pixels import ImageRows
 from ..data.rows import Rows, take
@@ -129,7 +129,7 @@ class SavedRun:
         data = prepare(settings.data, settings.model.latent_dim, settings.training.seed, known=self.known)
         self.check_shape(data.train, source)
         before = self.record.get("train_sha256")
-        if before is not None and Path(source).exists() and fingerprint(data.train) != before:
+        if before is not None and place_of(source) is not None and fingerprint(data.train) != before:
             text = f"'{source}' has changed since {self.path} was trained on it: some of its test rows may have been"
             warn(ChangedDataWarning, f"{text} trained on. Score the new rows with rnf score, or train again")
         return data
@@ -158,7 +158,7 @@ class SavedRun:
 
     def table(self, source: str | Path, drop_invalid: bool = False) -> Table:
         """The same as a table, which says which rows were left out; for models of tables."""
-        if find_dataset(str(source)) is not None and not Path(source).exists():
+        if place_of(source) is None:
             data = prepare(DataSettings(str(source)), None, 0)
             return Table(self.match(data.test, data.columns, str(source)).numpy(), self.columns, str(source))
         return read_matching(source, Known(self.columns, self.sphere), drop_invalid)
