@@ -9,7 +9,7 @@ STAMP       := $(VENV)/.stamp
 TORCH_ARGS  := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 PIP         := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help setup demo test test-slow lint format bench reproduce docs clean
+.PHONY: help setup demo test test-slow reliability lint format bench reproduce docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -33,6 +33,9 @@ test: $(STAMP)  ## the tests
 
 test-slow: $(STAMP)  ## the tests marked slow
 	$(BIN)/python -m pytest -m slow
+
+reliability: $(STAMP)  ## the long campaign of faults; writes docs/reliability.md
+	$(BIN)/python -m pytest -m reliability --reliability-page docs/reliability.md
 
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .

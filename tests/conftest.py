@@ -1,11 +1,25 @@
+from pathlib import Path
+
 import pytest
 import torch
 
 from rectangular_flows.flows import Injection, tangents
+from tests import tally
 from tests.pictures import _pictures, _trained, here, pictures  # noqa: F401 (fixtures)
 
 # tests run in as many processes as there are cores; more threads than that only wait for each other
 torch.set_num_threads(1)
+
+
+def pytest_addoption(parser):
+    text = "where to write how many faults were tried and held, after the tests marked reliability"
+    parser.addoption("--reliability-page", metavar="FILE", type=Path, help=text)
+
+
+def pytest_sessionfinish(session):
+    page = session.config.getoption("--reliability-page")
+    if page is not None:
+        tally.write(page)
 
 
 @pytest.fixture(autouse=True)

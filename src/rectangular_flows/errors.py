@@ -64,3 +64,7 @@ def warn(category: type[Warning], message: str) -> None:
 
 class ScatterWarning(UserWarning):
     """The density of rows around a manifold could not be fitted; the manifold and the density on it are there."""
+
+
+class OverflowWarning(UserWarning):
+    """Rows are so far from the data that the model overflows: they get the most extreme answer there is."""

@@ -15,10 +15,12 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, OutlierMixin, TransformerMixin
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
 from .data.rows import shuffled
+from .data.tables import check_spread, spread_of
+from .errors import OverflowWarning, warn
 from .evaluation.explain import Explanation, explain
 from .evaluation.measure import measure
 from .evaluation.scores import SCORES, calibrate, score_rows
@@ -201,11 +203,13 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """In float64: training and scoring round them, having looked at them."""
         if not reset:
             check_is_fitted(self)
+        refuse_masked(X, "X")
         values = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)
         if reset:
             constant = np.flatnonzero(values.max(axis=0) == values.min(axis=0))
             if len(constant):
                 raise ValueError(f"columns {constant.tolist()} of X are constant; drop them: they have no density")
+            check_spread(spread_of(values, values[0]), self._names, "X")
         return torch.from_numpy(np.array(values))
 
     def __sklearn_tags__(self) -> Any:
@@ -221,18 +225,32 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return self.latent_dim_
 
     def transform(self, X: ArrayLike) -> Array:
-        """Coordinates on the manifold, z = f†(x), (N, D) → (N, d)."""
-        return self._apply("encode", self._rows(X))
+        """Coordinates on the manifold, z = f†(x), (N, D) → (N, d); NaN, with a warning, for rows where f† overflows."""
+        found = self._apply("encode", self._rows(X))
+        lost = ~np.isfinite(found).all(axis=1)
+        if lost.any():
+            found[lost] = np.nan
+            text = f"{int(lost.sum())} of {len(found)} rows are so far from the data that they have no coordinates"
+            warn(OverflowWarning, f"{text}: they are NaN")
+        return found
 
     def inverse_transform(self, Z: ArrayLike) -> Any:
         """Points of the manifold, f(z), (N, d) → (N, D); a DataFrame for a DataFrame."""
         check_is_fitted(self)
-        points = self._apply("decode", torch.from_numpy(np.array(Z, dtype=np.float64)))
+        points = self._apply("decode", self._coordinates(Z))
         return _frame(points, self._names, Z.index) if _is_frame(Z) else points  # type: ignore[union-attr]
 
     def reconstruction_error(self, X: ArrayLike) -> Array:
-        """Squared distance of every row from its projection, in the units of X, (N,)."""
-        return self._apply("reconstruction_error", self._rows(X))
+        """Squared distance of every row from its projection, in the units of X, (N,); infinite where that overflows."""
+        return np.nan_to_num(self._apply("reconstruction_error", self._rows(X)), nan=np.inf, posinf=np.inf)
+
+    def _coordinates(self, Z: ArrayLike) -> Tensor:
+        """Coordinates on the manifold, checked."""
+        refuse_masked(Z, "Z")
+        values = check_array(Z, dtype=np.float64, input_name="Z", ensure_min_samples=0)
+        if values.shape[1] != self.latent_dim_:
+            raise ValueError(f"expected Z of {self.latent_dim_} columns, the coordinates; got {values.shape[1]}")
+        return torch.from_numpy(np.array(values))
 
     @torch.no_grad()
     def _apply(self, method: str, rows: Tensor) -> Array:
@@ -392,6 +410,15 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def _take_facts(self, fitted: dict[str, Any]) -> None:
         pass
+
+
+def refuse_masked(X: Any, name: str) -> None:
+    """Refuse a masked array with masked entries, whose mask would be lost."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.getmaskarray(X).any():
+        raise ValueError(
+            f"{name} is a masked array with {int(np.ma.getmaskarray(X).sum())} masked entries, which count as missing. Drop "
+            "those rows, or fill them in"
+        )
 
 
 def _is_frame(X: Any) -> bool:

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import reprlib
 import tomllib
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -31,7 +32,7 @@ from functools import cache, partial
 from types import NoneType, UnionType
 from typing import Any, Literal, NamedTuple
 
-from .spelling import nearest
+from .spelling import nearest, shortened
 
 Get = Callable[[str], Any]
 Kinds = Callable[[], Mapping[str, type]]
@@ -284,9 +285,15 @@ def convert(name: str, value: Any, hint: Any) -> Any:
     for option in sorted(_options(hint), key=lambda option: option is not NoneType):
         try:
             return _as(value, option)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError, RecursionError):
             continue
-    raise ValueError(f"{name}: expected {_expected(hint)}; got {value}")
+    meant = nearest(value, choices_of(hint)) if isinstance(value, str) else ""
+    raise ValueError(f"{name}: expected {_expected(hint)}; got {_quoted(value)}{meant and f'.{meant}'}")
+
+
+def _quoted(value: Any) -> str:
+    """For a message, however long or deep it is."""
+    return shortened(value if isinstance(value, str) else reprlib.repr(value), 60)
 
 
 def _as(value: Any, hint: Any) -> Any:
@@ -303,6 +310,8 @@ def _as(value: Any, hint: Any) -> Any:
             return items
     if hint in (int, float) and not isinstance(value, bool):
         number = hint(value)
+        if hint is int and abs(number) > _LARGEST:
+            raise OverflowError
         if isinstance(value, str) or hint is float or number == value:
             return number
     if hint in (bool, str) and isinstance(value, hint):
@@ -336,6 +345,7 @@ def _options(hint: Any) -> tuple[Any, ...]:
     return typing.get_args(hint) if typing.get_origin(hint) in (UnionType, typing.Union) else (hint,)
 
 
+_LARGEST = 2**63 - 1  # that torch can count to
 _PLAIN: dict[Any, tuple[str, str]] = {
     int: ("N", "a whole number"),
     float: ("X", "a number"),

@@ -216,10 +216,14 @@ class Manifold(ABC):
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"expected batch_size ≥ 1 or None; got {batch_size}")
         if batch_size is None:
-            if torch.is_grad_enabled() or in_transform(rows):
+            if in_transform(rows) or self._keeps_graph(rows):
                 return [rows]
             batch_size = self.rows_at_once()
         return rows.split(batch_size) if len(rows) > batch_size else [rows]
+
+    def _keeps_graph(self, rows: Tensor) -> bool:
+        """Whether a function of rows and parameters can be differentiated afterwards."""
+        return torch.is_grad_enabled() and (rows.requires_grad or any(p.requires_grad for p in self.parameters()))
 
     def _density(self, z: Tensor, x_hat: Tensor, L: Tensor, check: bool) -> Tensor:
         """log p_h(z) − L, with its checks."""

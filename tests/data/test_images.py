@@ -166,7 +166,7 @@ def test_names(tmp_path, monkeypatch):
     with pytest.raises(DataError, match="'power' is of kind 'table'"):
         load_images("power")
     put_picture(tmp_path / "power" / "1.png", pixels(4, 4))
-    assert load_images("power", validation_fraction=0, test_fraction=0).shape == (1, 4, 4)
+    assert load_images("./power", validation_fraction=0, test_fraction=0).shape == (1, 4, 4)
     put_idx(tmp_path / "mnist", shape=(8, 8))
     assert load_images("./mnist").shape == (1, 8, 8)
 

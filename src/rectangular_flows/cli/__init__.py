@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple, NoReturn
 
 from .._version import __version__
-from ..spelling import nearest
+from ..spelling import nearest, one_line
 
 
 class Command(NamedTuple):
@@ -44,21 +44,41 @@ COMMANDS: dict[str, Command] = {
 """By name, in the order of ``rnf --help``. To add a command, add an entry."""
 
 
+BUG = 70
+"""The exit code of an error that nobody foresaw."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, 2 for a mistake in what was asked, 130 after Ctrl-C, 1 for a failed run."""
+    """Run one command.
+
+    The exit code is 0, 2 for a mistake in what was asked, 130 after Ctrl-C, 1 for a failed run, 70 for a bug of ours.
+    """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    warnings.showwarning = lambda message, *_, **__: print(f"rnf: note: {message}", file=sys.stderr)
+    warnings.showwarning = _note
     try:
         return _run(arguments)
     except KeyboardInterrupt as stop:  # of training, with its state saved, or a plain one
-        print(f"rnf: {stop}" if str(stop) else "rnf: stopped", file=sys.stderr)
-        return int(getattr(stop, "exit_code", 130))
+        return _complain(str(stop) or "stopped", int(getattr(stop, "exit_code", 130)))
     except (ValueError, OSError) as error:
-        print(f"rnf: {_text(error)}", file=sys.stderr)
-        return 2
-    except ArithmeticError as error:  # training or scoring broke down, and says what to try
-        print(f"rnf: {error}", file=sys.stderr)
-        return 1
+        return _complain(_text(error), 2)
+    except Exception as error:
+        own = type(error).__module__.startswith(__name__.partition(".")[0])
+        if own and isinstance(error, ArithmeticError):  # training or scoring broke down, and says what to try
+            return _complain(str(error), 1)
+        from .bug import lack_of_memory, report_bug
+
+        known = lack_of_memory(error)
+        return _complain(known, 2) if known else _complain(report_bug(error, arguments), BUG)
+
+
+def _note(message: Warning | str, *_: object, **__: object) -> None:
+    _complain(f"note: {message}")
+
+
+def _complain(text: str, code: int = 0) -> int:
+    """One line on standard error; the code."""
+    print(f"rnf: {one_line(text)}", file=sys.stderr)
+    return code
 
 
 def _run(arguments: list[str]) -> int:

@@ -5,6 +5,31 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from ..spelling import shortened
+
+
+def whole(text: str) -> int:
+    """A whole number that torch can count to."""
+    value = int(text)
+    if abs(value) > _LARGEST:
+        raise argparse.ArgumentTypeError(f"expected a whole number below 2⁶³; got {shortened(text, 40)}")
+    return value
+
+
+whole.__name__ = "int"  # what argparse calls it in its messages
+_LARGEST = 2**63 - 1
+
+
+def seed(text: str) -> int:
+    """A whole number from 0."""
+    value = whole(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"expected a seed from 0 to 2⁶³ − 1; got {value}")
+    return value
+
+
+seed.__name__ = "int"
+
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """The folder of a run."""
@@ -13,7 +38,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def add_seed(parser: argparse.ArgumentParser, what: str) -> None:
     """The seed of whatever is random."""
-    parser.add_argument("--seed", type=int, default=0, help=f"of {what} (default: %(default)s)")
+    parser.add_argument("--seed", type=seed, default=0, help=f"of {what} (default: %(default)s)")
 
 
 def add_drop_invalid(parser: argparse.ArgumentParser) -> None:

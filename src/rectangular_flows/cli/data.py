@@ -21,6 +21,7 @@ from rich.table import Table
 
 from ..data.datasets import DATASETS, Dataset, dataset
 from ..data.download import data_root, fetch
+from ..spelling import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +38,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def list_command() -> int:
     """Print a table of the data sets and whether each is at hand."""
-    console, root = Console(), data_root()
-    where = f"data folder: {root} (set RNF_DATA to change it). rnf data get NAME downloads a data set."
+    console, root = Console(markup=False, emoji=False), data_root()
+    where = f"data folder: {printable(str(root))} (set RNF_DATA to change it). rnf data get NAME downloads a data set."
     table = Table(box=box.SIMPLE, caption=where)
     for heading in ("name", "kind", "shape", "rows", "at hand", "what"):
         right = heading in ("shape", "rows")
@@ -62,7 +63,7 @@ def get_command(name: str) -> int:
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
         paths = fetch(entry, progress=_Bar(bar, bar.add_task(entry.name, total=None)))
     for path in paths:
-        console.print(str(path), highlight=False, soft_wrap=True, markup=False)
+        console.print(printable(str(path)), highlight=False, soft_wrap=True, markup=False)
     return 0
 
 

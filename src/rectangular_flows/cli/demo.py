@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .arguments import add_seed
+from .arguments import add_seed, whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where to, the seed, and how long."""
     parser.add_argument("-o", "--out", type=Path, default=Path("runs/demo"), help="folder (default: %(default)s)")
     add_seed(parser, "data, weights and batches")
-    parser.add_argument("--epochs", type=int, help="fewer than the default, for a quick look")
+    parser.add_argument("--epochs", type=whole, help="fewer than the default, for a quick look")
 
 
 def run(arguments: argparse.Namespace) -> int:

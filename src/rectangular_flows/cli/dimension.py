@@ -23,12 +23,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Estimate, print, draw."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from ..metrics.dimension import estimate_dimension
     from ..plots.dimension import draw_dimension
-    from ..runs.display import say
+    from ..runs.display import PlainConsole, say
     from ..runs.prepared import prepare, some_rows
     from ..settings import DataSettings
     from ..storage.files import save_figure
@@ -36,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
     names = {name: getattr(arguments, name) for name in ("columns", "exclude")}
     chosen: dict[str, Any] = {name: tuple(text.split(",")) for name, text in names.items() if text}
     settings = DataSettings(arguments.data, drop_invalid=arguments.drop_invalid, **chosen)
-    console = Console()
+    console = PlainConsole()
     with console.status("looking at nearest neighbours …"):
         rows = some_rows(prepare(settings, None, arguments.seed).train, arguments.seed)
         found = estimate_dimension(rows, seed=arguments.seed)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import argparse
 
-from .arguments import add_network, add_run, add_seed
+from .arguments import add_network, add_run, add_seed, whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run, how many rows and samples."""
     add_run(parser)
     text = "samples to compare (default: 10000; images: 5000)"
-    parser.add_argument("-n", "--samples", type=int, help=text)
-    parser.add_argument("--rows", type=int, default=50_000, help="most test rows (default: %(default)s)")
+    parser.add_argument("-n", "--samples", type=whole, help=text)
+    parser.add_argument("--rows", type=whole, default=50_000, help="most test rows (default: %(default)s)")
     add_seed(parser, "the draws")
     parser.add_argument("--skip-fid", action="store_true", help="images: no features of samples, the slow part")
     add_network(parser)
@@ -21,16 +21,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Evaluate, print, write."""
     from rich import box
-    from rich.console import Console
     from rich.table import Table
 
     from ..evaluation.evaluate import METRICS, evaluate_run, keep_evaluation
     from ..evaluation.images import find_network
     from ..evaluation.run_verdict import verdict_of
-    from ..runs.display import say
+    from ..runs.display import PlainConsole, say
     from ..runs.saved import EVALUATION, SavedRun
 
-    console, saved = Console(), SavedRun(arguments.folder)
+    console, saved = PlainConsole(), SavedRun(arguments.folder)
     images, chosen = saved.flow.kind == "image", (arguments.network, arguments.network_sha256, arguments.skip_fid)
     if not images and any(chosen):
         raise ValueError(f"{saved.path} is a model of tables; --skip-fid and --network are for images")

@@ -26,10 +26,9 @@ def run(arguments: argparse.Namespace) -> int:
     if not arguments.resume:
         settings = settings_in(arguments)
         out = Path(arguments.out or Path("runs") / _name(arguments.preset, settings))
-    from rich.console import Console
 
     from ..evaluation.scores import calibrate
-    from ..runs.display import say
+    from ..runs.display import PlainConsole, say
     from ..runs.launch import run_settings
     from ..runs.saved import SavedRun
     from ..storage.lock import acquire, keeping_locks, release
@@ -39,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
         refuse_changes(arguments)
         out = Path(arguments.resume)
         settings = SavedRun(out).settings
-    console = Console()
+    console = PlainConsole()
     options = {name: getattr(arguments, name) for name in ("overwrite", "quiet", "tensorboard")}
     with keeping_locks():  # nobody may replace the model before it is calibrated
         if not arguments.resume:

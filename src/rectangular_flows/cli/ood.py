@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .arguments import add_drop_invalid, add_run, add_seed
+from .arguments import add_drop_invalid, add_run, add_seed, whole
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -19,7 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     text = "a file, a folder of pictures, or the name of a known data set"
     parser.add_argument("--against", metavar="DATA", required=True, help=text)
-    parser.add_argument("-n", "--count", type=int, default=10_000, help="most rows of each set (default: %(default)s)")
+    parser.add_argument(
+        "-n", "--count", type=whole, default=10_000, help="most rows of each set (default: %(default)s)"
+    )
     parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="(default: RUN/ood-NAME)")
     add_seed(parser, "the choice of rows")
     add_drop_invalid(parser)

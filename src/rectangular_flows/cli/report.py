@@ -16,15 +16,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Evaluate, draw, write."""
-    from rich.console import Console
-
     from ..report.page import write
     from ..report.run import run_page
-    from ..runs.display import say
+    from ..runs.display import PlainConsole, say
     from ..runs.saved import SavedRun
 
     output = arguments.output or arguments.folder / "report.html"
-    with Console().status("evaluating and drawing …"):
+    with PlainConsole().status("evaluating and drawing …"):
         write(run_page(SavedRun(arguments.folder)), output)
     say(f"report: {output}")
     return 0

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .arguments import add_run, add_seed
+from .arguments import add_run, add_seed, whole
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run, how many, where to."""
     add_run(parser)
-    parser.add_argument("-n", "--count", type=int, default=1000, help="how many (default: %(default)s)")
+    parser.add_argument("-n", "--count", type=whole, default=1000, help="how many (default: %(default)s)")
     formats = "CSV, TSV, NPY, NPZ or Parquet (default: samples.csv); images: NPY, NPZ or one PNG (default: samples.npy)"
     parser.add_argument("-o", "--output", type=Path, help=formats)
     text = (
@@ -25,12 +25,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Draw and write."""
     from ..plots.samples import write_samples
-    from ..runs.display import say
+    from ..runs.display import PlainConsole, WorkDisplay, say
     from ..runs.saved import SavedRun
 
     saved = SavedRun(arguments.folder)
     images = saved.flow.kind == "image"
     output = arguments.output or Path("samples.npy" if images else "samples.csv")
-    write_samples(saved, output, arguments.count, arguments.seed, scatter=arguments.scatter)
+    with WorkDisplay(PlainConsole(), "sampling", arguments.count) as display:
+        options = {"scatter": arguments.scatter, "tick": display.advance}
+        write_samples(saved, output, arguments.count, arguments.seed, **options)
     say(f"{arguments.count} {'images' if images else 'samples'} in {output}")
     return 0

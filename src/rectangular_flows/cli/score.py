@@ -7,6 +7,8 @@ from pathlib import Path
 
 from .arguments import add_drop_invalid, add_run
 
+_MEANS = {"log_density": "log-density", "reconstruction_error": "reconstruction error"}
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run, which rows, what to write and where to."""
@@ -25,28 +27,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Score and write."""
-    from ..evaluation.scored import score_file
+    from ..evaluation.scored import open_scoring, write_scores
     from ..kinds import convert
-    from ..runs.display import say
+    from ..runs.display import PlainConsole, WorkDisplay, say
     from ..runs.saved import SavedRun
 
-    saved = SavedRun(arguments.folder)
-    scored = score_file(
-        saved,
+    scoring = open_scoring(
+        SavedRun(arguments.folder),
         arguments.data,
         drop_invalid=arguments.drop_invalid,
         coordinates=arguments.coordinates,
         ids=convert("id", arguments.id, tuple[str, ...]) if arguments.id else (),
         reasons=arguments.explain,
     )
-    scored.write(arguments.output)
-    for note in scored.notes:
+    with WorkDisplay(PlainConsole(), "scoring", len(scoring.rows)) as display:
+        written = write_scores(scoring, arguments.output, display.advance)
+    for note in written.notes:
         say(f"note: {note}")
-    means = {name: scored.columns[name].mean() for name in ("log_density", "reconstruction_error")}
+    means = [f"mean {label} {written.means[name]:.4g}" for name, label in _MEANS.items()]
     say(
-        f"{len(scored.columns['log_density'])} rows in {arguments.output}: mean log-density {means['log_density']:.4g}, "
-        f"mean reconstruction error {means['reconstruction_error']:.4g}",
-        *(["the most unusual:"] if scored.explanation else []),
-        *map(str, scored.most_unusual()),
+        f"{written.rows} rows in {arguments.output}: {', '.join(means)}",
+        *(["the most unusual:"] if written.most_unusual else []),
+        *map(str, written.most_unusual),
     )
     return 0

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import importlib
-import lzma
-import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
-from ._files import Array, DataError, as_option, check_names, listing, reading
-
-MMAP_BYTES = 256 * 2**20  # a larger .npy file stays on disk
+from ..storage.limits import check_bytes
+from ._files import Array, DataError, as_option, check_names, check_width, listing, reading
+from ._npy import gather, load_arrays, parts_in
 
 Choose = Callable[[tuple[str, ...]], list[int]]
 Read = tuple[Array, tuple[str, ...], bool]  # values, the names kept, whether the names are the file's
 
+_BATCH_ROWS = 2**16  # of a Parquet file at a time
 _CHANNELS = (1, 3)
 # what the parts are called: here, in Keras's files and in MedMNIST's
 _PARTS = {
@@ -26,15 +25,6 @@ _PARTS = {
     "test": ("test", "x_test", "test_images"),
 }
 _WHOLE = ("images", "data", "X", "x")
-
-
-def load_arrays(path: Path) -> dict[str, Array]:
-    """The arrays of a .npz file by name, or the one of a .npy (or .npy.xz) file under ''; never a pickle."""
-    large = path.suffix.lower() == ".npy" and path.stat().st_size > MMAP_BYTES
-    # the file is opened here, since numpy leaves a damaged one open
-    with reading(path, "numpy arrays"), (lzma.open if path.suffix == ".xz" else open)(path, "rb") as file:
-        loaded = np.load(path if large else file, mmap_mode="r" if large else None, allow_pickle=False)
-        return {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
 
 
 def read_array(path: Path, choose: Choose) -> Read:
@@ -55,54 +45,67 @@ def read_array(path: Path, choose: Choose) -> Read:
         )
     if array.dtype.kind not in "fiub":
         raise DataError(f"Expected an array of numbers; '{path}' holds type {array.dtype}. Save it as float64.")
+    if not len(array):
+        raise DataError(f"Expected rows of numbers; '{path}' holds shape {array.shape}: no rows.")
+    check_width(array.shape[1], f"'{path}'")
     columns, named = tuple(f"x{i + 1}" for i in range(array.shape[1])), False
-    if names is not None and names.dtype.kind == "U" and names.shape == array.shape[1:]:
-        columns, named = tuple(names.tolist()), True
+    if names is not None and names.dtype.kind in "US":
+        if names.shape != array.shape[1:]:
+            raise DataError(
+                f"Expected a name for each of {array.shape[1]} columns in 'columns' of '{path}'; got shape {names.shape}."
+            )
+        columns, named = tuple(names.astype(np.str_).tolist()), True
         check_names(columns, f"'columns' of '{path}'")
     kept = choose(columns)
-    if kept != list(range(len(columns))):
-        array = array[:, kept]
-    kind = np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64
-    if array.dtype != kind:  # integers, half precision, foreign byte order
-        array = array.astype(kind)
+    kind = np.dtype(np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64)
+    if kept != list(range(len(columns))) or array.dtype != kind:  # integers, half precision, foreign byte order
+        parts = (part[:, kept].astype(kind) for part in parts_in(array))
+        array = gather(parts, (len(array), len(kept)), kind)
     return array, tuple(columns[i] for i in kept), named
 
 
 def read_parquet(path: Path, choose: Choose) -> Read:
-    """Numeric columns of a Parquet file; nulls become NaN."""
+    """Numeric columns of a Parquet file; nulls become NaN. Many rows are kept on disk, in a temporary file."""
     arrow, _ = load_pyarrow()
-    table, kept = _parquet_columns(path, choose)
-    kinds = {name: table.schema.field(name).type for name in kept}
-    numeric = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean, arrow.types.is_decimal)
-    text = [name for name, kind in kinds.items() if not any(test(kind) for test in numeric)]
-    if text:
-        raise DataError(
-            f"Expected only numbers; '{path}' has other columns: {listing([f'{n} ({kinds[n]})' for n in text])}. "
-            f"Leave them out: --exclude {as_option(text)}."
-        )
-    single = all(arrow.types.is_float32(kind) for kind in kinds.values())
-    kind = "float32" if single else "float64"
-    values = np.empty((table.num_rows, len(kept)), dtype=kind)
-    for i, name in enumerate(kept):
-        values[:, i] = table[name].cast(kind).to_numpy()
-    return values, tuple(kept), True
+    with reading(path, "a Parquet file"):
+        file, kept = _parquet(path, choose)
+        kinds = {name: file.schema_arrow.field(name).type for name in kept}
+        numeric = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean, arrow.types.is_decimal)
+        text = [name for name, kind in kinds.items() if not any(test(kind) for test in numeric)]
+        if text:
+            raise DataError(
+                f"Expected only numbers; '{path}' has other columns: {listing([f'{n} ({kinds[n]})' for n in text])}. "
+                f"Leave them out: --exclude {as_option(text)}."
+            )
+        kind = np.dtype("float32" if all(arrow.types.is_float32(kind) for kind in kinds.values()) else "float64")
+        shape = (file.metadata.num_rows, len(kept))
+
+        def parts() -> Iterator[Array]:
+            for batch in file.iter_batches(_BATCH_ROWS, columns=kept):
+                columns = [batch.column(name).cast(kind.name).to_numpy(zero_copy_only=False) for name in kept]
+                yield np.stack(columns, axis=1)
+
+        return gather(parts(), shape, kind), tuple(kept), True
 
 
 def read_parquet_text(path: Path, choose: Choose) -> dict[str, list[str]]:
     """Columns of a Parquet file of any type, as text; nulls become ''."""
-    table, chosen = _parquet_columns(path, choose)
-    return {name: ["" if cell is None else str(cell) for cell in table[name].to_pylist()] for name in chosen}
-
-
-def _parquet_columns(path: Path, choose: Choose) -> tuple[Any, list[str]]:
-    """The columns chosen as a pyarrow table, and their names in the order chosen."""
-    _, parquet = load_pyarrow()
     with reading(path, "a Parquet file"):
-        file = parquet.ParquetFile(path)
-        names = tuple(file.schema_arrow.names)
-        check_names(names, f"'{path}'")
-        chosen = [names[i] for i in choose(names)]
-        return file.read(columns=chosen), chosen
+        file, chosen = _parquet(path, choose)
+        table = file.read(columns=chosen)
+        return {name: ["" if cell is None else str(cell) for cell in table[name].to_pylist()] for name in chosen}
+
+
+def _parquet(path: Path, choose: Choose) -> tuple[Any, list[str]]:
+    """A Parquet file, and the names of the columns chosen, in that order; it must not unfold to too much."""
+    _, parquet = load_pyarrow()
+    file = parquet.ParquetFile(path)
+    names = tuple(file.schema_arrow.names)
+    check_width(len(names), f"'{path}'")
+    check_names(names, f"'{path}'")
+    chosen = [names[i] for i in choose(names)]
+    check_bytes(8 * len(chosen) * file.metadata.num_rows, f"the rows of '{path}'")
+    return file, chosen
 
 
 def load_pyarrow() -> tuple[Any, Any]:
@@ -153,25 +156,6 @@ def as_images(array: Array, source: str) -> Array:
         f"Expected images as (N, height, width), (N, height, width, C) or (N, C, height, width), with C = 1 or 3, in "
         f"'{source}'; got shape {array.shape}.{meant}"
     )
-
-
-def array_heads(path: Path) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
-    """Shapes and types of the arrays in a .npy or .npz file, from their headers; none for any other or a damaged file."""
-    try:
-        if path.suffix.lower() == ".npz":
-            with zipfile.ZipFile(path) as archive:
-                return [_head(archive.open(name)) for name in archive.namelist()]
-        return [_head(path.open("rb"))] if path.suffix.lower() == ".npy" else []
-    except Exception:  # the reader says what is wrong
-        return []
-
-
-def _head(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    with file:
-        version = np.lib.format.read_magic(file)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, _, kind = read(file)
-    return shape, kind
 
 
 def _shapes(arrays: dict[str, Array]) -> str:

@@ -21,10 +21,12 @@ from typing import TextIO
 import numpy as np
 
 from ._arrays import Choose
-from ._files import Array, DataError, as_option, check_names
+from ._files import Array, DataError, as_option, check_names, check_width
+from ._packed import open_gzip
 
 _MISSING = frozenset({"", "NA", "N/A", "null", "NULL", "None"})
 _SNIFFED_LINES = 10
+_LONGEST_LINE = 2**26
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ def _readable(path: Path) -> Iterator[None]:
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"'{path}' is not a whole gzip file: {error}. Compress or copy it again.") from error
     except csv.Error as error:
-        raise DataError(f"'{path}' is not a text table: {error}.") from error
+        long = f"it has a cell of more than {csv.field_size_limit():,} characters"
+        reason = long if "field limit" in str(error) else str(error)
+        raise DataError(f"'{path}' is not a text table: {reason}.") from error
 
 
 def cell_value(cell: str) -> float | None:
@@ -87,8 +91,16 @@ def cell_value(cell: str) -> float | None:
 
 def _open(path: Path) -> TextIO:
     if path.name.lower().endswith(".gz"):
-        return io.TextIOWrapper(gzip.open(path, "rb"), encoding="utf-8-sig", newline="")
+        return io.TextIOWrapper(open_gzip(path), encoding="utf-8-sig", newline="")
     return open(path, encoding="utf-8-sig", newline="")
+
+
+def _lines(file: TextIO, path: Path) -> Iterator[str]:
+    """The lines of a file, none of which is so long that it would fill the memory."""
+    while line := file.readline(_LONGEST_LINE):
+        if len(line) >= _LONGEST_LINE:
+            raise DataError(f"'{path}' is not a text table: it has a line of more than {_LONGEST_LINE:,} characters.")
+        yield line
 
 
 def _rows(lines: Iterable[str], delimiter: str | None) -> Iterator[tuple[int, list[str]]]:
@@ -124,11 +136,11 @@ def _look(path: Path, suffix: str) -> _Layout:
     with _open(path) as file:
         if "\0" in file.read(4096):
             raise DataError(f"'{path}' is not text: it holds zero bytes. Save it as UTF-8 text, or check the suffix.")
-        file.seek(0)
-        content = (line for line in file if line.strip() and not line.startswith("#"))
+    with _open(path) as file:
+        content = (line for line in _lines(file, path) if line.strip() and not line.startswith("#"))
         delimiter = _sniff(list(islice(content, _SNIFFED_LINES)), suffix)
-        file.seek(0)
-        rows = list(islice(_rows(file, delimiter), _SNIFFED_LINES))
+    with _open(path) as file:
+        rows = list(islice(_rows(_lines(file, path), delimiter), _SNIFFED_LINES))
     if not rows:
         raise DataError(f"Expected a table; '{path}' has only blank lines and comments.")
     line, cells = rows[0]
@@ -139,6 +151,7 @@ def _look(path: Path, suffix: str) -> _Layout:
     ends = [row for _, row in rows[: 2 if named else None]]
     if len(cells) > 1 and not any(row[-1].strip() for row in ends) and (named or len(set(map(len, ends))) == 1):
         cells = cells[:-1]
+    check_width(len(cells), f"'{path}'")
     names = tuple((cell.strip() if named else "") or f"x{i + 1}" for i, cell in enumerate(cells))
     check_names(names, f"'{path}', line {line},")
     return _Layout(delimiter, names, line, named)
@@ -165,7 +178,7 @@ def _plain(path: Path, layout: _Layout, kept: Sequence[int]) -> Array | None:
     mark = layout.delimiter
 
     def lines(file: TextIO) -> Iterator[str]:
-        for line in islice(file, layout.line - (not layout.named), None):
+        for line in islice(_lines(file, path), layout.line - (not layout.named), None):
             line = line.strip(" \r\n")
             cells = line.split(mark)
             if not line:
@@ -178,6 +191,8 @@ def _plain(path: Path, layout: _Layout, kept: Sequence[int]) -> Array | None:
     with _open(path) as file:
         try:
             return np.loadtxt(lines(file), comments=None, delimiter=mark, usecols=kept, ndmin=2, quotechar='"')
+        except DataError:
+            raise
         except ValueError:
             return None
 
@@ -224,4 +239,4 @@ def _careful(path: Path, layout: _Layout, kept: Sequence[int]) -> Array:
 
 def _data(path: Path, layout: _Layout) -> Iterator[tuple[int, list[str]]]:
     with _open(path) as file:
-        yield from islice(_rows(file, layout.delimiter), int(layout.named), None)
+        yield from islice(_rows(_lines(file, path), layout.delimiter), int(layout.named), None)

@@ -98,6 +98,17 @@ def check_names(names: Sequence[str], source: str) -> None:
         raise DataError(f"Expected different column names; {source} repeats {listing(twice)}. Rename them.")
 
 
+def check_width(count: int, source: str) -> None:
+    """Refuse more columns than any model can have."""
+    if count > _MOST_COLUMNS:
+        raise DataError(
+            f"Expected at most {_MOST_COLUMNS:,} columns; {source} has {count:,}. Is it another kind of file?"
+        )
+
+
+_MOST_COLUMNS = 1_000_000
+
+
 def _index(names: tuple[str, ...], column: str, source: str) -> int:
     column = str(column).strip()
     if column in names:

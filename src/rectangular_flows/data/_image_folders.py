@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
+from ..storage.limits import check_bytes
 from ._files import Array, DataError, by, listing, reading
 
 # named one by one: for some formats Pillow starts other programs
@@ -99,6 +100,7 @@ def _head(file: Path) -> tuple[Size, bool]:
 
 def _decode(files: list[Path], grey: bool, shape: Size) -> Array:
     height, width = shape
+    check_bytes(len(files) * (1 if grey else 3) * height * width, f"{len(files)} pictures of {by(shape)} pixels")
     images = np.empty((len(files), 1 if grey else 3, height, width), dtype=np.uint8)
     for row, file in zip(images, files, strict=True):
         with open_image(file) as opened:

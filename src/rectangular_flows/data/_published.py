@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib
 import math
 import struct
@@ -22,6 +21,7 @@ import numpy as np
 
 from ._files import Array, DataError, MissingFileError, by, listing, reading
 from ._image_folders import open_image
+from ._packed import unpack_gzip
 
 _IDX_MAGIC = bytes([0, 0, 8, 3])  # of bytes in three dimensions
 _IDX_START = 16  # of the values
@@ -65,7 +65,7 @@ def read_idx(path: Path) -> Array:
     data = path.read_bytes()
     if data.startswith(b"\x1f\x8b"):
         with reading(path, "an idx file"):
-            data = gzip.decompress(data)
+            data = unpack_gzip(path)
     if len(data) < _IDX_START or data[:4] != _IDX_MAGIC:
         raise DataError(
             f"Expected an idx file of bytes in 3 dimensions, which begins with {_IDX_MAGIC.hex()}; '{path}' begins with "

@@ -21,8 +21,8 @@ from typing import IO
 
 import numpy as np
 
-from ._arrays import load_arrays
 from ._files import Array, DataError, MissingFileError, reading
+from ._npy import load_arrays
 from .datasets import DATASETS, Dataset, Splits, dataset
 from .safe_pickle import read_frame
 

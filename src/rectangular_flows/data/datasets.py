@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from ..errors import warn
 from ..spelling import nearest
 from ._files import Array, DataError, MissingFileError, by
 from .download import data_root
@@ -137,6 +138,28 @@ def find_dataset(name: str) -> Dataset | None:
         'fashion-mnist'
     """
     return next((entry for entry in DATASETS.values() if name.lower() in (entry.name, *entry.aliases)), None)
+
+
+def place_of(source: str | Path) -> Path | None:
+    """The path that a source means; None where it is the name of a known data set.
+
+    A bare name of a data set always means the data set, whatever lies in the current folder: './mnist' is a path, and so
+    is everything given as a ``Path``.
+
+    Example:
+        >>> place_of("mnist"), place_of("./mnist"), place_of(Path("mnist"))
+        (None, PosixPath('mnist'), PosixPath('mnist'))
+    """
+    if isinstance(source, str) and find_dataset(source) is not None:
+        if Path(source).exists():
+            text = f"'{source}' is taken for the data set of that name, not for what is called so in this folder"
+            warn(SameNameWarning, f"{text}. For the latter, say ./{source}")
+        return None
+    return Path(source).expanduser()
+
+
+class SameNameWarning(UserWarning):
+    """A file or folder has the name of a known data set."""
 
 
 def dataset(name: str) -> Dataset:

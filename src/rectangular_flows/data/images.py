@@ -14,11 +14,12 @@ import numpy as np
 
 from ..errors import warn
 from ..spelling import nearest
-from ._arrays import array_heads, read_image_array
+from ._arrays import read_image_array
 from ._files import Array, DataError, MissingFileError, by, listing
 from ._image_folders import SUFFIXES, Size, image_files, read_image_folder
+from ._npy import array_heads
 from ._published import published_reader
-from .datasets import DATASETS, Dataset, Splits, find_dataset
+from .datasets import DATASETS, Dataset, Splits, find_dataset, place_of
 from .pixels import ImageRows
 from .tables import split_rows
 
@@ -80,9 +81,9 @@ def load_images(
         ((80, 3, 8, 8), 10, 10)
     """
     entry = find_dataset(name_or_path) if isinstance(name_or_path, str) else None
-    if entry is not None and entry.kind != "image" and not Path(name_or_path).exists():
+    if entry is not None and entry.kind != "image":
         raise DataError(f"Expected images, one of {_known()}; '{name_or_path}' is of kind '{entry.kind}'.")
-    if entry is None or entry.kind != "image":
+    if entry is None:
         parts, note = _read_path(Path(name_or_path).expanduser(), size)
         return _split(str(name_or_path), parts, validation_fraction, test_fraction, seed, note)
     if size is not None:
@@ -110,10 +111,11 @@ def holds_images(name_or_path: str | Path) -> bool:
     An array is one of images if it has four dimensions, or three and is of bytes or alone in its file; only its header
     is read. A single picture counts too: :func:`load_images` then says what to give in its place.
     """
-    path = Path(name_or_path).expanduser()
+    entry, path = find_dataset(str(name_or_path)), Path(name_or_path).expanduser()
+    if isinstance(name_or_path, str) and entry is not None:
+        return entry.kind == "image"
     if not path.exists():
-        entry = find_dataset(str(name_or_path))
-        return entry is not None and entry.kind == "image"
+        return False
     if path.is_dir() or path.suffix.lower() in SUFFIXES:
         return True
     heads = array_heads(path)
@@ -125,10 +127,10 @@ def images_like(name_or_path: str | Path, shape: tuple[int, ...]) -> Array:
 
     They are as :func:`load_images` reads them, (N, C, H, W) of uint8; pictures of a folder are scaled.
     """
-    path = Path(name_or_path).expanduser()
-    pictures = _holds_pictures(path)
+    path = place_of(name_or_path)
+    pictures = path is not None and _holds_pictures(path)
     size = (shape[1], shape[2]) if pictures else None
-    splits = load_images(path if path.exists() else name_or_path, validation_fraction=0.0, test_fraction=0.0, size=size)
+    splits = load_images(name_or_path if path is None else path, validation_fraction=0.0, test_fraction=0.0, size=size)
     if splits.shape != tuple(shape):
         raise DataError(
             f"Expected images of {by(shape)}; those of '{name_or_path}' are {by(splits.shape)}. Convert them to that "
@@ -141,8 +143,8 @@ def images_like(name_or_path: str | Path, shape: tuple[int, ...]) -> Array:
 
 def picture_names(name_or_path: str | Path) -> list[str] | None:
     """The files of the images from :func:`images_like`, relative to their folder; None where they are not pictures."""
-    path = Path(name_or_path).expanduser()
-    if not _holds_pictures(path):
+    path = place_of(name_or_path)
+    if path is None or not _holds_pictures(path):
         return None
     files, _ = image_files(path)
     chosen = files.get("test") or [*files["train"], *files.get("validation", [])]

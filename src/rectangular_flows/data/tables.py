@@ -6,24 +6,27 @@ that is not a number, a row that is too short or a NaN is an error that says whe
 
 from __future__ import annotations
 
-import csv
-import gzip
 import hashlib
-import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from ..spelling import nearest
-from ..storage.files import parts_of, replacing
-from ._arrays import load_pyarrow, read_array, read_parquet, read_parquet_text
+from ..storage.files import parts_of
+from ._arrays import read_array, read_parquet, read_parquet_text
 from ._delimited import read_cells, read_delimited
 from ._files import Array, as_option, check_file, choose_columns, listing
 from ._files import DataError as DataError
 from ._files import MissingFileError as MissingFileError
+from ._npy import forget as forget
+from ._npy import gather, parts_in
+from ._writing import Write, table_writer
+from ._writing import check_room as check_room
 
 _TEXT = (".csv", ".tsv", ".txt", ".dat")
 _SUPPORTED = ".csv, .tsv, .txt, .dat (each also .gz), .npy, .npz, .parquet"
@@ -131,7 +134,11 @@ def match_columns(table: Table, expected: Sequence[str]) -> Table:
     index = {name: i for i, name in enumerate(table.columns)}
     missing = [name for name in expected if name not in index]
     if not missing:
-        return replace(table, values=table.values[:, [index[name] for name in expected]], columns=expected)
+        order = [index[name] for name in expected]
+        parts = (part[:, order] for part in parts_in(table.values))
+        return replace(
+            table, values=gather(parts, (len(table.values), len(order)), table.values.dtype), columns=expected
+        )
     # x1, x2, … stand for columns without names: they say nothing about order
     generated = expected == tuple(f"x{i + 1}" for i in range(len(expected)))
     if (not table.named or generated) and len(table.columns) == len(expected):
@@ -191,11 +198,12 @@ def check_table(table: Table, latent_dim: int | None) -> None:
             f"Expected at least {needed} rows for {width} columns; '{table.source}' has {rows}. "
             "Get more rows, or use fewer columns: --columns."
         )
-    varies = np.zeros(width, dtype=bool)
+    varies, spread = np.zeros(width, dtype=bool), np.zeros(width)
     digests = [hashlib.blake2b(digest_size=16) for _ in range(width)]
     for part in parts_of(table.values):
         chunk = np.ascontiguousarray((table.values[part] + 0.0).T)  # + 0.0 makes −0 equal to 0
         varies |= (chunk != np.asarray(table.values[0])[:, None]).any(axis=1)
+        spread = np.maximum(spread, spread_of(chunk.T, table.values[0]))
         for digest, column in zip(digests, chunk, strict=True):
             digest.update(column.data)
     constant = [name for name, different in zip(table.columns, varies, strict=True) if not different]
@@ -204,6 +212,7 @@ def check_table(table: Table, latent_dim: int | None) -> None:
             f"Expected columns that vary; in '{table.source}' {listing(constant)} hold one value each and have no "
             f"density. Leave them out: --exclude {as_option(constant)}."
         )
+    check_spread(spread, table.columns, f"'{table.source}'")
     first: dict[bytes, str] = {}
     twins = {n: o for n, g in zip(table.columns, digests, strict=True) if (o := first.setdefault(g.digest(), n)) != n}
     if twins:
@@ -212,6 +221,26 @@ def check_table(table: Table, latent_dim: int | None) -> None:
             f"Expected different columns; in '{table.source}' {pairs} in every row. "
             f"Leave the copies out: --exclude {as_option(list(twins))}."
         )
+
+
+def spread_of(rows: Array, first: Array) -> Array:
+    """The largest difference of each column from a first row, (D,)."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.abs(rows - np.asarray(first, dtype=np.float64)).max(axis=0))
+
+
+def check_spread(spread: Array, columns: Sequence[str], source: str) -> None:
+    """Refuse columns that vary so much or so little that float64 cannot square their differences."""
+    outside = np.flatnonzero((spread > 1 / _LEAST_SPREAD) | ((spread > 0) & (spread < _LEAST_SPREAD)))
+    if len(outside):
+        i = int(outside[0])
+        raise DataError(
+            f"Expected columns that vary by {_LEAST_SPREAD:g} to {1 / _LEAST_SPREAD:g}, whose squares are numbers; in "
+            f"{source} '{columns[i]}' varies by {spread[i]:.3g}. Give it in other units."
+        )
+
+
+_LEAST_SPREAD = 1e-140
 
 
 def write_table(
@@ -237,39 +266,19 @@ def write_table(
     for texts in text.values():
         if len(texts) != len(values):
             raise DataError(f"Expected a text for each of {len(values)} rows; got {len(texts)}.")
-    try:
-        with replacing(path) as temporary, open(temporary, "wb") as file:
-            if suffix in _TEXT:
-                opened = gzip.GzipFile(fileobj=file, mode="wb") if path.suffix.lower() == ".gz" else file
-                with io.TextIOWrapper(opened, encoding="utf-8", newline="") as lines:
-                    writer = csv.writer(lines, delimiter="," if suffix == ".csv" else "\t", lineterminator="\n")
-                    writer.writerow([*text, *columns])
-                    writer.writerows(_cells(values, text))
-            elif suffix == ".parquet":
-                arrow, parquet = load_pyarrow()
-                arrays = [arrow.array(np.ascontiguousarray(column)) for column in values.T]
-                texts = [arrow.array(list(part)) for part in text.values()]
-                parquet.write_table(arrow.Table.from_arrays([*texts, *arrays], names=[*text, *columns]), file)
-            elif suffix == ".npy":
-                np.save(file, values)
-            else:
-                kept = {"data": values, "columns": np.array(columns, dtype=np.str_)}
-                if text:
-                    cells = [np.array(part, dtype=np.str_) for part in text.values()]
-                    kept["text"] = cells[0] if len(cells) == 1 else np.stack(cells, axis=1)
-                np.savez(file, **kept)  # type: ignore[arg-type]
-    except OSError as error:
-        raise DataError(f"Cannot write '{path}': {error.strerror} (in folder '{path.parent}').") from error
+    with table_writer(path, suffix, columns, len(values), values.dtype, tuple(text)) as write:
+        for part in parts_of(values):
+            write(values[part], {name: texts[part] for name, texts in text.items()})
 
 
-def _cells(values: Array, text: Mapping[str, Sequence[str]]) -> Iterator[list[str]]:
-    """The rows of a text file."""
-    single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
-    texts = zip(*text.values(), strict=True)
-    for part in parts_of(values):
-        for row in values[part].astype(np.int8 if values.dtype.kind == "b" else values.dtype).tolist():
-            cells = [f"{cell:.9g}" if single else repr(cell).removesuffix(".0") for cell in row]
-            yield [*(next(texts) if text else ()), *cells]
+@contextmanager
+def write_parts(
+    path: str | Path, columns: Sequence[str], rows: int, kind: np.dtype[Any], texts: Sequence[str] = ()
+) -> Iterator[Write]:
+    """Within it, a function that adds rows to a file, (n, columns) and their texts by name; see :func:`write_table`."""
+    path = Path(path)
+    with table_writer(path, _suffix(path), columns, rows, kind, texts) as write:
+        yield write
 
 
 def _suffix(path: Path) -> str:
@@ -283,12 +292,15 @@ def _suffix(path: Path) -> str:
 
 def _without_invalid(table: Table, drop: bool, row_name: str, row_number: Callable[[int], int]) -> Table:
     """The table itself if all is finite; otherwise without the invalid rows, or an error that names them."""
-    good = np.concatenate([np.isfinite(table.values[part]).all(axis=1) for part in parts_of(table.values)])
+    good = np.concatenate([np.isfinite(part).all(axis=1) for part in parts_in(table.values)])
     bad = np.flatnonzero(~good)
     if not len(bad):
         return table
     if drop and len(bad) < len(good):
-        return replace(table, values=np.asarray(table.values[good]), dropped=len(bad), kept=np.flatnonzero(good) + 1)
+        kept, values = np.flatnonzero(good), table.values
+        parts = (part[good[where]] for part, where in zip(parts_in(values), parts_of(values), strict=True))
+        values = gather(parts, (len(kept), values.shape[1]), values.dtype)
+        return replace(table, values=values, dropped=len(bad), kept=kept + 1)
     if drop:
         raise DataError(f"Expected rows without NaN or infinite cells; all {len(bad)} of '{table.source}' have one.")
     places = []

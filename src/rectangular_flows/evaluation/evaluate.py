@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -24,6 +23,7 @@ from ..metrics.sphere import SphereFit, sphere_fit
 from ..metrics.two_sample import classifier_two_sample, equally_many, sliced_wasserstein
 from ..runs.saved import EVALUATION, SavedRun
 from ..storage.files import write_atomically
+from ..storage.texts import as_json
 from .images import SAMPLES, check_amount, quality_of
 
 MOST_ROWS, TABLE_SAMPLES = 50_000, 50_000
@@ -235,4 +235,4 @@ def evaluate_run(
 
 def keep_evaluation(run: SavedRun, numbers: dict[str, Any]) -> None:
     """Write the numbers to the run folder."""
-    write_atomically(run.path / EVALUATION, json.dumps(numbers, indent=1) + "\n")
+    write_atomically(run.path / EVALUATION, as_json(numbers))

@@ -56,6 +56,13 @@ class Explanation:
     columns: tuple[str, ...]
     p_value: Array
 
+    @classmethod
+    def cat(cls, parts: Sequence[Explanation]) -> Explanation:
+        """The explanations of several parts of the rows as one."""
+        names = ("score", "contributions", "nearest", "difference", "p_value")
+        whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+        return cls(columns=parts[0].columns, **whole)
+
     def table(self, difference: bool = False) -> dict[str, Array]:
         """As columns of a file: ``why_COLUMN``, ``nearest_COLUMN`` and, if asked for, ``difference_COLUMN``."""
         parts = {"why": self.contributions, "nearest": self.nearest}

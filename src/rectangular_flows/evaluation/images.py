@@ -44,8 +44,7 @@ def check_amount(count: int, name: str) -> None:
 def real_images(run: SavedRun) -> tuple[Bytes, Bytes]:
     """All test and all training images of a run, in the order of the files: features kept by content are found again."""
     source, size = str(run.settings.data.data), run.settings.data.height_and_width
-    path = Path(source)
-    whole = load_images(path if path.exists() else source, validation_fraction=0.0, test_fraction=0.0, size=size)
+    whole = load_images(source, validation_fraction=0.0, test_fraction=0.0, size=size)
     # without test images in the files, those of the run were drawn out of the others
     test, train = (rows.images for rows in (run.data.test, run.data.train) if isinstance(rows, ImageRows))
     return test, whole.train if len(whole.test) else train

@@ -6,7 +6,6 @@ Everything that a score needs is fitted on the run's own rows. Only the paper's 
 from __future__ import annotations
 
 import itertools
-import json
 import math
 import re
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ import torch
 from sklearn.decomposition import PCA
 
 from .._version import __version__
-from ..data.datasets import find_dataset
+from ..data.datasets import place_of
 from ..data.images import ImagesWarning, holds_images, load_images, picture_names
 from ..data.rows import Rows, pick, shuffled, take
 from ..errors import warn
@@ -31,6 +30,7 @@ from ..runs.prepared import prepare
 from ..runs.saved import SavedRun
 from ..settings import DataSettings
 from ..storage.files import write_atomically
+from ..storage.texts import as_json, read_json
 from .scores import SCORES, Score, calibrate, score_rows
 
 _SIDES = ("inside", "outside")
@@ -143,7 +143,7 @@ def judge_run(
     if broken:
         notes.append(f"{broken} rows have no finite log-density under the model; it counts as −∞")
     own = str(run.settings.data.data)
-    if own == against or (Path(own).exists() and Path(own) == Path(against).expanduser().resolve()):
+    if own == against or own == _source(against):
         notes.append("the run was trained on these data: the rows called outside are its own")
     return Judged(name_of(own), name_of(against), flow.latent_dim, counts, judged, notes)
 
@@ -170,8 +170,8 @@ def judge(parts: Mapping[str, Array], halves: bool, score: Score) -> JudgedScore
 
 def name_of(source: str) -> str:
     """A short name of data: that of a folder or of a known set, or of a file without its suffix."""
-    path = Path(source)
-    return path.name if path.expanduser().is_dir() else path.stem
+    path = place_of(source)
+    return Path(source).stem if path is None or not path.is_dir() else path.name
 
 
 @torch.no_grad()
@@ -202,7 +202,7 @@ def folder_for(run: SavedRun, against: str) -> Path:
     for number in itertools.count(1):
         folder = run.path / (f"ood-{slug}" if number == 1 else f"ood-{slug}-{number}")
         file = folder / "ood.json"
-        there = json.loads(file.read_text(encoding="utf-8")).get("against") if file.exists() else None
+        there = read_json(file, "Remove it").get("against") if file.exists() else None
         if there in (None, _source(against)):
             break
     return folder
@@ -212,14 +212,14 @@ def keep_judged(judged: Judged, folder: Path, against: str) -> Path:
     """Write the numbers to a folder; their file."""
     folder.mkdir(parents=True, exist_ok=True)
     numbers = {**judged.numbers(), "against": _source(against)}
-    write_atomically(folder / "ood.json", json.dumps(numbers, indent=1, allow_nan=False) + "\n")
+    write_atomically(folder / "ood.json", as_json(numbers))
     return folder / "ood.json"
 
 
 def _source(against: str) -> str:
     """What the numbers say of the data: the full path of a file or folder, or the name of a known set."""
-    path = Path(against).expanduser()
-    return str(path.resolve()) if path.exists() else against
+    path = place_of(against)
+    return str(path.resolve()) if path is not None and path.exists() else against
 
 
 # --- the rows
@@ -256,16 +256,16 @@ def _some(rows: Rows, count: int, seed: int) -> Rows:
 
 def _outside(run: SavedRun, against: str, seed: int, drop_invalid: bool) -> tuple[Rows, Rows, str]:
     """Training and test rows from elsewhere; a note where a file had to be cut in halves for it."""
-    images, path = run.flow.kind == "image", Path(against).expanduser()
+    images, path = run.flow.kind == "image", place_of(against)
     if holds_images(against) and not images:
         raise ValueError(f"{run.path} is a model of tables with {run.flow.ambient_dim} columns; {against} holds images")
     whole: Rows
     if images:
-        whole, test = _images(path if path.exists() else against, run.flow.data_shape, seed)
+        whole, test = _images(against if path is None else path, run.flow.data_shape, seed)
         run.check_shape(whole, against)
         if len(test):
             return whole, test, ""
-    elif find_dataset(against) is not None and not path.exists():
+    elif path is None:
         data = prepare(DataSettings(against), None, seed)
         train, test = (run.match(rows, data.columns, against) for rows in (data.train, data.test))
         return train, test, ""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from ..manifold import RectangularFlow
 from ..runs.prepared import Prepared
 from ..runs.saved import SavedRun
 from ..storage.files import write_atomically
+from ..storage.texts import as_json, read_json
 from .measure import measure
 from .verdict import ENOUGH, Verdict
 
@@ -23,15 +23,20 @@ def judge(flow: RectangularFlow, data: Prepared, seed: int = 0) -> Verdict:
 
 def keep_verdict(folder: Path, verdict: Verdict) -> None:
     """Write it to the run folder."""
-    write_atomically(folder / VERDICT, json.dumps(verdict.numbers(), indent=1) + "\n")
+    write_atomically(folder / VERDICT, as_json(verdict.numbers()))
 
 
 def kept_verdict(run: SavedRun) -> Verdict | None:
     """The verdict that was kept with a run or an estimator; None where there is none."""
-    path = run.path / VERDICT
-    kept = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    path, advice = run.path / VERDICT, f"Judge it anew: rnf show {run.path} --again"
+    kept = read_json(path, advice) if path.exists() else None
     kept = kept or run.facts.get("estimator", {}).get("verdict")
-    return None if kept is None else Verdict.from_numbers(kept)
+    try:
+        found = None if kept is None else Verdict.from_numbers(kept)
+        _ = str(found)  # which fails if its numbers are none
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} is damaged ({error}). {advice}") from error
+    return found
 
 
 def verdict_of(run: SavedRun, *, again: bool = False) -> Verdict:

@@ -21,6 +21,8 @@ from ..runs.calibration import REFERENCE_ROWS, Calibration, neighbour_distance
 
 _AT_ONCE = 500  # rows between two signs of progress
 _CALIBRATION_ROWS = 5_000
+_FAR = 1e6  # in the model's units: standard deviations
+_ANY_TROUBLE = (NumericalError, ValueError, RuntimeError)  # which NaN leads to inside of torch and zuko
 _FOLDS, _LEAST_FOLDS = 8, 4
 
 
@@ -174,12 +176,22 @@ def score_rows(
     )
 
 
-def _score_batch(flow: RectangularFlow, x: torch.Tensor, check: bool) -> Scores:
+def _score_batch(
+    flow: RectangularFlow, x: torch.Tensor, check: bool, trouble: tuple[type[Exception], ...] = (NumericalError,)
+) -> Scores:
+    far = _far(flow, x) if check else x.new_zeros(len(x), dtype=torch.bool)
+    if bool(far.any()):  # what is not invertible there says nothing about the model
+        parts = [
+            _score_batch(flow, x[far], False),
+            *([_score_batch(flow, x[~far], True)] if bool((~far).any()) else []),
+        ]
+        order = torch.argsort(torch.cat([far.nonzero(), (~far).nonzero()]).flatten())
+        return Scores(**{name: value[order] for name, value in vars(Scores.cat(parts)).items()})
     try:
         return flow.score(x, check=check)
-    except NumericalError:
+    except trouble:
         if len(x) > 1:
-            return Scores.cat([_score_batch(flow, part, check) for part in x.tensor_split(2)])
+            return Scores.cat([_score_batch(flow, part, check, trouble) for part in x.tensor_split(2)])
     none = torch.full((1, flow.latent_dim), torch.nan).to(x)
     low, distance, model_distance = none[:, 0], *(torch.full((1,), torch.inf, dtype=torch.float64) for _ in range(2))
     y, ambient, smooth = torch.full_like(x, torch.nan), low.double(), low.double()
@@ -189,10 +201,20 @@ def _score_batch(flow: RectangularFlow, x: torch.Tensor, check: bool) -> Scores:
             if flow.scatter is not None:
                 ambient, smooth = flow.ambient_log_prob(x), flow.ambient_log_prob(x, smooth=True)
             distance, model_distance = flow.reconstruction_error(x), flow.in_model_units.reconstruction_error(y)
-        except NumericalError:
+        except trouble:
             pass
     projection, distances = torch.full_like(x, torch.nan), (distance.to(x.device), model_distance.to(x.device))
     return Scores(none, projection, low, distances[0], low, distances[1], ambient, smooth, y.flatten(1))
+
+
+@torch.no_grad()
+def _far(flow: RectangularFlow, x: torch.Tensor) -> torch.Tensor:
+    """Which rows have values so large, in the model's units, that the model may overflow, (B,)."""
+    try:
+        y = flow.to_model_units(x).flatten(1)
+    except NumericalError:
+        return torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    return ~(y.abs().amax(dim=1) < _FAR)
 
 
 @torch.no_grad()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from math import nan
 from typing import Any
 
 ENOUGH = 20  # held-out rows, below which nothing is judged
@@ -161,5 +162,13 @@ class Verdict:
     def from_numbers(cls, numbers: Mapping[str, Any]) -> Verdict:
         """What :meth:`numbers` wrote."""
         known = {f.name: numbers[f.name] for f in fields(cls) if f.name in numbers}
-        parts = {name: part(**known[name]) for name, part in _PARTS.items() if name in known}
+        parts = {name: part(**_numbers(known[name])) for name, part in _PARTS.items() if name in known}
         return cls(**{**known, **parts, "rounded": tuple(known.get("rounded", ()))})
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    """With NaN where a file has null, since JSON has no NaN."""
+    return {
+        name: _numbers(value) if isinstance(value, Mapping) else nan if value is None else value
+        for name, value in values.items()
+    }

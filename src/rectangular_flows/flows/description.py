@@ -8,12 +8,16 @@ are described by their shape; their values are in the weights.
 from __future__ import annotations
 
 import inspect
+from math import inf
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
+from .allowance import Allowance
+
 _TENSOR, _SLICE, _CLASS, _MAPPING = "tensor", "slice", "class", "mapping"
+_MOST_DEPTH = 50
 
 
 class Described:
@@ -62,41 +66,53 @@ def describe(value: Any, where: str = "model") -> Any:
     )
 
 
-def build(description: Any) -> Any:
+def build(description: Any, most_bytes: float = inf) -> Any:
     """The inverse of :func:`describe`: fresh weights, to be filled from a state dict. The global generator is left alone.
 
+    Args:
+        description: made of JSON values.
+        most_bytes: that its tensors may take in all while they are made.
+
     Raises:
-        ValueError: it is not a description, or it names a class that is not there.
+        ValueError: it is not a description, it names a class that is not there, or it takes more than allowed.
 
     Example:
         >>> build({"class": "RealNVP", "arguments": {"features": 2, "layers": 1}}).in_shape
         (2,)
     """
-    with torch.random.fork_rng(devices=[]):
-        return _build(description)
+    with torch.random.fork_rng(devices=[]), Allowance(most_bytes):
+        try:
+            return _build(description)
+        except ValueError:
+            raise
+        except Exception as error:  # of a constructor that did not expect such values, or of torch
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(f"the description of the model is damaged: {type(error).__name__}, {reason}") from error
 
 
-def _build(value: Any) -> Any:
+def _build(value: Any, depth: int = 0) -> Any:
+    if depth > _MOST_DEPTH:
+        raise ValueError(f"the description of the model is nested more than {_MOST_DEPTH} deep")
     if isinstance(value, list):
-        return tuple(_build(item) for item in value)
+        return tuple(_build(item, depth + 1) for item in value)
     if not isinstance(value, dict):
         return value
     if _MAPPING in value:
-        return {key: _build(item) for key, item in value[_MAPPING].items()}
+        return {key: _build(item, depth + 1) for key, item in value[_MAPPING].items()}
     if _SLICE in value:
         return slice(*value[_SLICE])
     if _TENSOR in value:
-        return torch.ones(value[_TENSOR], dtype=getattr(torch, value["dtype"]))
+        return torch.ones(value[_TENSOR], dtype=as_dtype(value.get("dtype")))
     if _CLASS not in value or not isinstance(value.get("arguments"), dict):
         raise ValueError(f"expected a description with 'class' and 'arguments'; got keys {', '.join(map(str, value))}")
     known = {_name(cls): cls for cls in _descendants(Described)}
-    if value[_CLASS] not in known:
+    if not isinstance(value[_CLASS], str) or value[_CLASS] not in known:
         raise ValueError(
             f"the model uses {value[_CLASS]!r}, which is not a layer of this version. If it is one of your own, import it "
             "first, or pass the model: load(…, flow=…)."
         )
     cls = known[value[_CLASS]]
-    arguments = {name: _build(item) for name, item in value["arguments"].items()}
+    arguments = {name: _build(item, depth + 1) for name, item in value["arguments"].items()}
     parameters = inspect.signature(cls).parameters.values()
     positional = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
     keywords = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), "")
@@ -105,6 +121,18 @@ def _build(value: Any) -> Any:
         return cls(*rest, **arguments, **more)
     except TypeError as error:
         raise ValueError(f"the description of {value[_CLASS]!r} does not fit this version: {error}") from error
+
+
+def as_dtype(name: Any) -> torch.dtype:
+    """The type of numbers of that name.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = getattr(torch, name, None) if isinstance(name, str) else None
+    if not isinstance(found, torch.dtype):
+        raise ValueError(f"expected the name of a type of numbers, such as float32; got {name!r}")
+    return found
 
 
 def _bound(value: Described) -> dict[str, Any]:

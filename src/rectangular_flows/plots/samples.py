@@ -4,30 +4,44 @@ from __future__ import annotations
 
 import io
 import math
+from collections.abc import Callable, Iterator
+from math import prod
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.image import imsave
 
 from ..data.sphere import DEGREES, to_degrees
-from ..data.tables import write_table
+from ..data.tables import check_room, write_parts
 from ..errors import warn
 from ..evaluation.images import Bytes, draw_bytes
 from ..metrics.arrays import Array
 from ..runs.saved import SavedRun
 from ..storage.files import write_atomically
+from ..storage.limits import check_bytes
 from .images import mosaic
 
 _IMAGES = (".npy", ".npz", ".png")
 _FAR_FROM_SPHERE = 0.05
+_AT_ONCE = 20_000  # rows of a table: more than that are drawn and written part by part
+_KINDS: dict[torch.dtype, Any] = {torch.float64: np.float64, torch.float32: np.float32}
 
 
 class OffSphereWarning(UserWarning):
     """Samples of a model of the sphere are far from it: only their directions mean something."""
 
 
-def write_samples(run: SavedRun, output: Path, count: int, seed: int, *, scatter: bool | None = None) -> None:
+def write_samples(
+    run: SavedRun,
+    output: Path,
+    count: int,
+    seed: int,
+    *,
+    scatter: bool | None = None,
+    tick: Callable[[int], None] | None = None,
+) -> None:
     """Draw samples and write them: a table by the suffix of its file, images as .npy, .npz or one .png.
 
     Args:
@@ -37,6 +51,7 @@ def write_samples(run: SavedRun, output: Path, count: int, seed: int, *, scatter
         seed: of the draws.
         scatter: whether they scatter around the manifold as data do; None: of a table with a density in all columns, they
             do; images and points on the sphere lie on the manifold.
+        tick: called with the number of rows after each part of a table.
 
     Raises:
         ValueError: fewer than one sample is asked for, or images cannot be written under that name.
@@ -48,23 +63,41 @@ def write_samples(run: SavedRun, output: Path, count: int, seed: int, *, scatter
         raise ValueError(f"images are written as {', '.join(_IMAGES)}; got {output}. Say -o samples.png")
     output.parent.mkdir(parents=True, exist_ok=True)
     if images:
+        check_room(output, count * prod(run.flow.data_shape))
+        check_bytes(count * prod(run.flow.data_shape), f"{count:,} images")
         _write_images(output, draw_bytes(run.flow, count, seed, bool(scatter)))
-    else:
-        write_table(output, *sample_table(run, count, seed, scatter))
+        return
+    columns, kind = _columns(run), np.dtype(np.float64 if run.sphere is not None else _KINDS[run.flow.dtype])
+    with write_parts(output, columns, count, kind) as write:
+        for part in _sampled(run, count, seed, scatter):
+            write(part, {})
+            if tick is not None:
+                tick(len(part))
 
 
 def sample_table(run: SavedRun, count: int, seed: int, scatter: bool | None = None) -> tuple[tuple[str, ...], Array]:
     """Names of columns and values; latitudes and longitudes for a run on the sphere."""
+    return _columns(run), np.concatenate(list(_sampled(run, count, seed, scatter)))
+
+
+def _columns(run: SavedRun) -> tuple[str, ...]:
+    return run.columns if run.sphere is None else DEGREES
+
+
+def _sampled(run: SavedRun, count: int, seed: int, scatter: bool | None) -> Iterator[Array]:
+    """The samples, part by part, in the form of the data."""
     if scatter is None:
         scatter = run.flow.scatter is not None and run.sphere is None
-    values = run.flow.sample(count, generator=torch.Generator().manual_seed(seed), scatter=scatter).numpy()
-    if run.sphere is None:
-        return run.columns, values
-    off = float(np.abs(np.linalg.norm(values.astype(np.float64), axis=1) - 1).mean())
+    generator, off = torch.Generator().manual_seed(seed), 0.0
+    for start in range(0, count, _AT_ONCE):
+        values = run.flow.sample(min(_AT_ONCE, count - start), generator=generator, scatter=scatter).numpy()
+        if run.sphere is not None:
+            off += float(np.abs(np.linalg.norm(values.astype(np.float64), axis=1) - 1).sum()) / count
+            values = to_degrees(values)
+        yield values
     if off > _FAR_FROM_SPHERE:
         text = f"the samples are {off:.3g} from the unit sphere on average, more than {_FAR_FROM_SPHERE:g}"
         warn(OffSphereWarning, f"{text}; their directions are written. Train longer, or with a larger beta.")
-    return DEGREES, to_degrees(values)
 
 
 def _write_images(output: Path, images: Bytes) -> None:

@@ -12,13 +12,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
+from ..spelling import printable
+
 INK, MUTED, BLUE, RED, PALE = "#1b1f24", "#6b7480", "#1f5fa8", "#c2452d", "#e6e8eb"
 DASHED: Any = (0, (4, 3))
 
 
 def literal(text: str) -> str:
-    r"""Text that matplotlib does not take for a formula: ``$`` becomes ``\$``."""
-    return text.replace("$", r"\$")
+    r"""Text that matplotlib does not take for a formula, ``$`` being ``\$``, with its control characters written out."""
+    return printable(text).replace("$", r"\$")
 
 
 def sheet(width: float, height: float, **pads: Any) -> Figure:

@@ -16,7 +16,7 @@ from ..plots.curves import Chart, Curve
 from ..plots.reasons import draw_reasons
 from ..plots.run import draw_run
 from ..runs.display import duration
-from ..runs.saved import SavedRun
+from ..runs.saved import EVALUATION, SavedRun
 from ..training import Epoch
 from .page import Cards, Code, Metric, Page, Picture, Section, Text
 from .verdict import verdict_card, verdict_numbers
@@ -131,8 +131,13 @@ def training_charts(histories: Mapping[str, Sequence[Epoch]]) -> list[Chart]:
 def _evaluated(run: SavedRun, verdict: Verdict) -> dict[str, Any]:
     """The evaluation of a run; of its samples of images, which takes long, what an earlier one found of this model."""
     earlier, numbers = run.evaluation or {}, evaluate_run(run)
-    if "fid" in earlier:  # which is removed with the model it was computed of
-        numbers = {**earlier, **numbers, "samples": earlier["samples"]}
+    if run.flow.kind == "image" and "fid" in earlier:  # which is removed with the model it was computed of
+        numbers = {**earlier, **numbers, "samples": earlier.get("samples")}
+        wrong = [name for name, value in numbers.items() if not isinstance(value, int | float) and name != "verdict"]
+        if wrong:
+            raise ValueError(
+                f"{run.path / EVALUATION} is damaged ({wrong[0]}). Write it again: rnf evaluate {run.path}"
+            )
     keep_evaluation(run, {**numbers, "verdict": verdict.numbers()})
     return numbers
 

@@ -11,12 +11,16 @@ import torch
 from .. import flows
 from ..data.rows import Rows, shuffled, take
 from ..densities.registry import FEW_ROWS, LATENTS
+from ..flows.allowance import Allowance, AllowanceError
 from ..manifold import RectangularFlow
 from ..settings import ModelSettings
 from ..settings.model import Couplings, MultiscaleSettings, PrincipalSettings, RealNVPSettings
+from ..storage.limits import machine_memory
 
 _LEAST_STEPS = 1_000  # of a dtype within a standard deviation of a column: fewer would show in the density
 _ROWS = 10_000  # that a flow is started from
+_MOST_SHARE = 8  # of the machine's memory that weights may take: training needs several times as much
+_SMALLER = "Choose fewer --layers or narrower --hidden networks (for images, fewer --channels and --blocks)"
 
 Units = list[flows.Injection]  # layers between the model's units and the data's
 Shared = dict[str, Any]  # arguments of all kinds of couplings
@@ -58,15 +62,20 @@ def build_flow(
         torch.manual_seed(seed)
         chosen = settings.ambient.settings
         shared = {"scale": settings.scale.name, **vars(settings.scale.settings), "zero_init": settings.zero_init}
-        ambient, outer, pad = _PARTS[settings.ambient.name](chosen, shared, _units(settings, train), train, dim)
-        for layer in outer:
-            if isinstance(layer, flows.Standardise):
-                _check_precision(layer, dtype, columns)
-        name = settings.latent.name
+        units, name = _units(settings, train), settings.latent.name
         if name == "auto":
             name = "mixture" if len(train) < FEW_ROWS else "spline"
         latent = LATENTS[name]
-        flow = RectangularFlow(ambient, latent.build(settings.latent.settings, dim), outer, pad=pad).to(dtype)
+        try:
+            with Allowance(machine_memory() / _MOST_SHARE):
+                ambient, outer, pad = _PARTS[settings.ambient.name](chosen, shared, units, train, dim)
+                density = latent.build(settings.latent.settings, dim)
+        except AllowanceError as error:
+            raise ValueError(f"expected a model that fits this machine; got one of {error}. {_SMALLER}") from error
+        for layer in outer:
+            if isinstance(layer, flows.Standardise):
+                _check_precision(layer, dtype, columns)
+        flow = RectangularFlow(ambient, density, outer, pad=pad).to(dtype)
         if chosen.starts_from_data or latent.starts_from_data:
             # images are in the order of their files, which may be that of their classes
             some = shuffled(len(train), seed)[:_ROWS] if images else slice(_ROWS)

@@ -22,7 +22,8 @@ def describe_run(run: SavedRun) -> list[str]:
         return [*lines, kind, *([] if images else [_columns(run)])]
     source, count = run.settings.data.data, run.record.get("train_rows")
     rows = "" if count is None else f", {count:,} rows"
-    trained = f"trained on {source or 'rows given in Python'}{rows}"
+    kind = "the data set " if run.facts.get("source") == "data set" else ""
+    trained = f"trained on {f'{kind}{source}' if source else 'rows given in Python'}{rows}"
     if run.history:
         last = run.history[-1]
         trained += f"; {last.epoch} epochs in {duration(last.seconds)}"

@@ -6,11 +6,13 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
+from rich.text import Text
 
+from ..spelling import printable
 from ..training import Epoch, Run
 from ..training.schedule import work
 
@@ -19,14 +21,28 @@ _SECONDS_WITHOUT_A_BAR = 2.0
 _LINES = 8  # at least, for a run, without a terminal
 
 
+class PlainConsole(Console):
+    """Standard output that shows text as it stands.
+
+    ``[/red]`` in the name of a file is no markup, and a control character in one does nothing to the terminal.
+    """
+
+    def __init__(self, **options: Any):
+        super().__init__(**{"markup": False, "emoji": False, "highlight": False, **options})
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **options)
+
+
 def wide_console() -> Console:
     """Standard output, wide enough for a table if it is not a terminal."""
-    return Console(width=None if sys.stdout.isatty() else 130)
+    return PlainConsole(width=None if sys.stdout.isatty() else 130)
 
 
 def say(*lines: str, console: Console | None = None) -> None:
     """Print lines as they are: not wrapped, not coloured."""
-    (console or Console()).print("\n".join(lines), highlight=False, soft_wrap=True, markup=False)
+    text = printable("\n".join(lines))
+    (console or PlainConsole()).print(text, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def say_where(console: Console, places: Mapping[str, Path]) -> None:
@@ -39,9 +55,10 @@ class _Bar:
     """A progress bar on a terminal, removed when the work is done."""
 
     def __init__(self, console: Console, name: str, live: bool, now: str = ""):
-        columns = (TextColumn("{task.description}"), BarColumn(None), TextColumn("{task.fields[now]}", style="dim"))
+        text = TextColumn("{task.description}", markup=False)
+        columns = (text, BarColumn(None), TextColumn("{task.fields[now]}", style="dim", markup=False))
         self._progress = Progress(*columns, console=console, disable=not live, transient=True, expand=True)
-        self._task = self._progress.add_task(name, total=1.0, now=now)
+        self._task = self._progress.add_task(printable(name), total=1.0, now=now)
         self._console, self._name, self._live = console, name, live
         self._started = time.perf_counter()
 

@@ -9,11 +9,12 @@ from typing import Any
 import torch
 from rich.console import Console
 
+from ..data.datasets import place_of
 from ..settings import FitSettings
 from ..training import Run, fit
 from ..training.setup import threads_for
 from .build import build_flow
-from .display import TrainingDisplay
+from .display import TrainingDisplay, say
 from .prepared import Prepared, prepare, some_rows
 from .saved import SavedRun
 
@@ -46,7 +47,7 @@ def run_settings(
         )
         settings = replace(settings, model=replace(settings.model, latent_dim=found.value))
         if not quiet:
-            console.print(f"latent dimension {found.value}: {found.reason}", highlight=False)
+            say(f"latent dimension {found.value}: {found.reason}", console=console)
     flow = build_flow(
         settings.model,
         data.train,
@@ -57,10 +58,12 @@ def run_settings(
     )
     files = {name: getattr(settings.data, name) for name in ("data", "validation_data", "test_data")}
     full: dict[str, Any] = {
-        name: str(Path(path).resolve()) for name, path in files.items() if path is not None and Path(path).exists()
+        name: str(place.resolve())
+        for name, path in files.items()
+        if path is not None and (place := place_of(path)) is not None and place.exists()
     }
     settings = replace(settings, data=replace(settings.data, **full))  # so that a run can be resumed from anywhere
-    facts: dict[str, Any] = {"columns": list(data.columns), "note": data.note}
+    facts: dict[str, Any] = {"columns": list(data.columns), "note": data.note, "source": _kind_of(settings.data.data)}
     if settings.data.sphere:
         facts["sphere"] = list(data.degrees)
     if data.image_shape is not None:
@@ -94,6 +97,12 @@ def run_settings(
     if writer is not None:
         writer.close()
     return run, data
+
+
+def _kind_of(source: str | None) -> str:
+    """What kind of data a run was trained on."""
+    place = None if source is None else place_of(source)
+    return "data set" if place is None else "folder" if place.is_dir() else "file"
 
 
 def _tensorboard() -> Any:

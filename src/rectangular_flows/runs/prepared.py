@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..data.datasets import DATASETS, find_dataset
+from ..data.datasets import DATASETS, find_dataset, place_of
 from ..data.images import holds_images, images_like, load_images
 from ..data.pixels import ImageRows
 from ..data.rows import Rows, pick, shuffled, take
@@ -65,7 +65,7 @@ def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int, *, 
     """
     if settings.data is None:
         raise ValueError("no data: give a file or the name of a data set (rnf data list), or a preset that names one")
-    entry = None if Path(settings.data).exists() else find_dataset(settings.data)
+    entry = find_dataset(settings.data) if place_of(settings.data) is None else None
     if settings.sphere and entry is not None:
         raise ValueError(
             f"sphere is for a file with latitudes and longitudes; got the data set {settings.data}. Leave out --sphere"
@@ -76,7 +76,7 @@ def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int, *, 
         given = {"seed": seed, **vars(settings)}
         splits = entry.load(**{name: given[name] for name in entry.options})
         return Prepared(splits.train, splits.validation, splits.test, splits.columns, splits.note)
-    if not Path(settings.data).exists() and not Path(settings.data).suffix:
+    if entry is None and not Path(settings.data).exists() and not Path(settings.data).suffix:
         raise MissingFileError(
             f"There is no file, folder or data set '{settings.data}'.{nearest(settings.data, DATASETS)}"
         )
@@ -122,10 +122,7 @@ def _images(settings: DataSettings, seed: int) -> Prepared:
             raise ValueError(f"--{name} is for tables; {settings.data} holds images")
     parts = {name: getattr(settings, f"{name}_data") for name in ("validation", "test")}
     shares = {f"{name}_fraction": getattr(settings, f"{name}_fraction") * (parts[name] is None) for name in parts}
-    source = Path(str(settings.data))
-    splits = load_images(
-        source if source.exists() else str(settings.data), seed=seed, size=settings.height_and_width, **shares
-    )
+    splits = load_images(str(settings.data), seed=seed, size=settings.height_and_width, **shares)
     rows: dict[str, Any] = dict(zip(("train", *parts), splits.rows(seed), strict=True))
     for i, (name, path) in enumerate(parts.items()):
         if path is not None:

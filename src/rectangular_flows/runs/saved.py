@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.datasets import find_dataset
+from ..data.datasets import place_of
 from ..data.images import images_like
 from ..data.pixels import ImageRows
 from ..data.rows import Rows, take
@@ -22,6 +21,7 @@ from ..settings import DataSettings, FitSettings
 from ..storage.files import fingerprint
 from ..storage.manifest import read_files
 from ..storage.models import CALIBRATION, DESCRIPTION, WEIGHTS, build_model, description_in, read_description
+from ..storage.texts import read_json
 from ..training.folder import is_run, read_config
 from ..training.history import read_history
 from ..training.run import Epoch
@@ -79,6 +79,9 @@ class SavedRun:
     def columns(self) -> tuple[str, ...]:
         """Names of the model's columns; x1, x2, … where it was given none, and for images."""
         names = self.facts.get("columns") or self.facts.get("estimator", {}).get("feature_names_in")
+        if names and len(names) != self.flow.ambient_dim:
+            text = f"{len(names)} names of columns for a model of {self.flow.ambient_dim}"
+            raise ValueError(f"{self.path / DESCRIPTION} is damaged: it has {text}")
         return tuple(names or [f"x{i + 1}" for i in range(self.flow.ambient_dim)])
 
     @property
@@ -133,7 +136,7 @@ class SavedRun:
         data = prepare(settings.data, settings.model.latent_dim, settings.training.seed, known=self.known)
         self.check_shape(data.train, source)
         before = self.record.get("train_sha256")
-        if before is not None and Path(source).exists() and fingerprint(data.train) != before:
+        if before is not None and place_of(source) is not None and fingerprint(data.train) != before:
             text = f"'{source}' has changed since {self.path} was trained on it: some of its test rows may have been"
             warn(ChangedDataWarning, f"{text} trained on. Score the new rows with rnf score, or train again")
         return data
@@ -165,7 +168,7 @@ class SavedRun:
 
     def table(self, source: str | Path, drop_invalid: bool = False) -> Table:
         """The same as a table, which says which rows were left out; for models of tables."""
-        if find_dataset(str(source)) is not None and not Path(source).exists():
+        if place_of(source) is None:
             data = prepare(DataSettings(str(source)), None, 0)
             return Table(self.match(data.test, data.columns, str(source)).numpy(), self.columns, str(source))
         return read_matching(source, Known(self.columns, self.sphere), drop_invalid)
@@ -201,4 +204,4 @@ class SavedRun:
     def evaluation(self) -> dict[str, Any] | None:
         """What ``rnf evaluate`` found last; None where it was not run."""
         path = self.path / EVALUATION
-        return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        return read_json(path, f"Write it again: rnf evaluate {self.path}") if path.exists() else None

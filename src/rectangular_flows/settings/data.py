@@ -16,13 +16,12 @@ def traits_of(source: str | None) -> set[str] | None:
     from ..data.datasets import find_dataset
     from ..data.images import holds_images
 
-    path = Path(source or "").expanduser()
     if source is None:
         return None
-    if path.exists():
+    entry, path = find_dataset(source), Path(source).expanduser()
+    if entry is None and path.exists():
         kind = "image" if holds_images(source) else "table"
         return {kind, "own", f"own {kind}", *(["pictures"] if path.is_dir() else [])}
-    entry = find_dataset(source)
     return None if entry is None else {"image" if entry.kind == "image" else "table", *entry.options}
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
+from math import inf
 from typing import Any, ClassVar, Literal
 
 from ..densities.registry import LATENTS, Activation
 from ..kinds import Chosen, Condition, Nothing, choice, only, when
 from .data import for_data, traits_of
+
+_LARGEST_TAIL = 10  # beyond it the row that is farthest out would decide alone, where nothing overflows
 
 
 @dataclass(frozen=True)
@@ -163,5 +165,7 @@ def _check_counts(settings: Any, *names: str) -> None:
 
 
 def _check_tail(value: float) -> None:
-    if not (value >= 0 and isfinite(value)):
+    if not 0 <= value < inf:
         raise ValueError(f"expected pca_tail of at least 0; got {value}")
+    if value > _LARGEST_TAIL:
+        raise ValueError(f"expected pca_tail of at most {_LARGEST_TAIL}; got {value}")

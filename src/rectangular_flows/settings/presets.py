@@ -12,6 +12,7 @@ from typing import Any
 
 from ..kinds import choices_of
 from ..spelling import nearest
+from ..storage import texts
 from .fit import settings_table
 
 DEFAULT_PRESET = "table"
@@ -62,8 +63,5 @@ def read_toml(path: str | Path) -> tuple[dict[str, Any], bool]:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no configuration file {path}")
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{path} is not valid TOML: {error}") from error
+    values = texts.read_toml(path)
     return values, values.pop("record", None) is not None

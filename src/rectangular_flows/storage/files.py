@@ -23,6 +23,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from .derived import note_derived
+from .limits import check_bytes
 from .processes import host_digits, started
 
 CHUNK_BYTES = 2**26
@@ -123,6 +124,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 def load_tensors(path: Path) -> dict[str, Tensor]:
     """The inverse of :func:`save_tensors`; a ``ValueError`` if the file is damaged or not safetensors."""
+    check_bytes(path.stat().st_size, str(path))
     return unpack_tensors(path.read_bytes(), path)
 
 

@@ -24,6 +24,7 @@ from .._version import __version__
 from .derived import MANIFEST
 from .files import DamagedFileError, remove_leftovers, sync, write_atomically, write_synced
 from .legacy import old_files
+from .limits import check_bytes
 from .lock import check_lock, locked
 
 T = TypeVar("T")
@@ -195,6 +196,7 @@ class Stored:
                     f"{self.folder / name} is damaged, or not the file that was saved there: expected {entry.size:,} "
                     f"bytes, got {path.stat().st_size:,}. {_ADVICE}"
                 )
+            check_bytes(path.stat().st_size, str(path))
             content = path.read_bytes()
         except FileNotFoundError:
             if entry is None:

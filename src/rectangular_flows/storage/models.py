@@ -13,16 +13,22 @@ from torch import Tensor
 from .. import densities, flows
 from .._version import __version__
 from ..densities import mixture  # noqa: F401 - a description may name its class
-from ..flows.description import build, describe
+from ..flows.allowance import AllowanceError
+from ..flows.description import as_dtype, build, describe
 from ..manifold import RectangularFlow
 from .files import DamagedFileError, pack_tensors, unpack_tensors
 from .legacy import old_files
+from .limits import check_bytes, in_words
 from .manifest import commit, read_files, read_manifest
+from .texts import parse_json
 
 WEIGHTS, DESCRIPTION = "model.safetensors", "model.json"
 CALIBRATION = "calibration.safetensors"
 """What is usual for the model: see :mod:`rectangular_flows.runs.calibration`."""
 _FORMAT = 1
+_KINDS: dict[str, Any] = {"format": int, "dtype": str, "model": dict | None, "facts": dict}
+_NAMES = {"format": "a number", "dtype": "a name", "model": "an object or null", "facts": "an object"}
+_ROOM, _LEAST_ROOM = 32, 2**26  # bytes that building may take: for each of the weights, and in any case
 
 
 def save_model(flow: RectangularFlow, folder: str | Path, **facts: Any) -> None:
@@ -95,13 +101,13 @@ def build_model(
         for room in (flows, densities):  # which import their classes at first use; a description finds imported ones
             for name in room.__all__:
                 getattr(room, name)
-        flow = build(description["model"])
+        flow = _built(description["model"], folder, len(files[WEIGHTS]))
     elif flow.scatter is None:  # fitted at the end of training, so that the code which makes the model has none
         described = description if description["model"] is None else description["model"]["arguments"]
-        flow.set_scatter(build(described.get("scatter")))
+        flow.set_scatter(_built(described.get("scatter"), folder, len(files[WEIGHTS])))
     if not isinstance(flow, RectangularFlow):
         raise ValueError(f"{folder / DESCRIPTION} describes a {type(flow).__name__}; expected a RectangularFlow")
-    flow.to(getattr(torch, description["dtype"]))
+    flow.to(as_dtype(description["dtype"]))
     load_weights(flow, unpack_tensors(files[WEIGHTS], folder / WEIGHTS), str(folder / WEIGHTS))
     return flow.to(device).eval()
 
@@ -126,18 +132,47 @@ def description_in(files: Mapping[str, bytes], folder: str | Path) -> dict[str, 
         raise FileNotFoundError(
             f"no model in {folder}: expected {DESCRIPTION} and {WEIGHTS} there, as 'rnf fit … --out {folder}' writes them"
         )
-    try:
-        description = json.loads(files[DESCRIPTION])
-        known = description["format"]
-        _ = description["model"], description["dtype"], description["facts"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DamagedFileError(f"{path} is damaged: {error!r}") from error
+    description = parse_json(files[DESCRIPTION], path)
+    for key, kind in _KINDS.items():
+        if key not in description or not isinstance(description[key], kind) or description[key] is True:
+            raise DamagedFileError(
+                f"{path} is damaged: expected {key!r} there, {_NAMES[key]}; got {description.get(key)!r:.60}"
+            )
+    _check_facts(description["facts"], path)
+    known = description["format"]
     if known > _FORMAT:
         raise ValueError(
             f"{path} has format {known}, from rectangular-flows {description.get('version')}; this is {__version__}, "
             f"which reads formats up to {_FORMAT}. Upgrade it."
         )
     return description
+
+
+def _check_facts(facts: dict[str, Any], path: Path) -> None:
+    """Refuse facts that are not of the kind that their readers expect."""
+    for key in ("columns", "sphere"):
+        names = facts.get(key)
+        if names is not None and not (isinstance(names, list) and all(isinstance(name, str) for name in names)):
+            raise ValueError(f"{path} is damaged: expected {key!r} as a list of names; got {names!r:.60}")
+    if not isinstance(facts.get("estimator", {}), dict):
+        raise ValueError(f"{path} is damaged: expected 'estimator' as an object; got {facts['estimator']!r:.60}")
+
+
+def _built(description: Any, folder: Path, size: int) -> Any:
+    """A model or a part of one, which may take no more memory than its weights make likely.
+
+    A description is short however large the model is that it describes. Its weights are not.
+    """
+    check_bytes(size, f"the model in {folder}")
+    try:
+        return build(description, _ROOM * size + _LEAST_ROOM)
+    except AllowanceError as error:
+        raise ValueError(
+            f"{folder / DESCRIPTION} describes a model that takes {error}, far more than the {in_words(size)} of its "
+            f"weights in {WEIGHTS}: it is damaged, or made to exhaust your machine."
+        ) from error
+    except ValueError as error:
+        raise ValueError(f"{folder / DESCRIPTION}: {error}") from error
 
 
 load, save = load_model, save_model  # the names of the package: rnf.load, rnf.save

@@ -231,9 +231,11 @@ class TrainingConfig:
             if value not in (None, "auto") and not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"expected a positive {name}; got {value}")
         for name in ("weight_decay", "warm_up", "latent_epochs", "tail_weight", "checkpoint_every"):
-            if not getattr(self, name) >= 0:
+            if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"expected {name} ≥ 0; got {getattr(self, name)}")
-        if not 0 <= self.anneal[0] <= self.anneal[1]:
+        if self.tail_weight > 10:  # it would leave the row that is farthest out alone, where nothing overflows
+            raise ValueError(f"expected tail_weight of at most 10; got {self.tail_weight}")
+        if not 0 <= self.anneal[0] <= self.anneal[1] < math.inf:
             raise ValueError(f"expected annealing from start to end with 0 ≤ start ≤ end; got {self.anneal}")
         if not 0 < self.volume_fraction <= 1:
             raise ValueError(f"expected 0 < volume_fraction ≤ 1; got {self.volume_fraction}")

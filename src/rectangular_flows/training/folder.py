@@ -9,7 +9,6 @@ import copy
 import hashlib
 import json
 import platform
-import tomllib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -38,6 +37,7 @@ from ..storage.manifest import (
     recover,
 )
 from ..storage.models import CALIBRATION, model_files, read_description
+from ..storage.texts import parse_toml
 from .average import Average
 from .checkpoint import BEFORE, CHECKPOINT, pack_checkpoint, unpack_checkpoint
 from .history import HISTORY, TABLE, history_files, parse_history, read_history
@@ -293,10 +293,7 @@ def read_config(folder: str | Path) -> dict[str, Any]:
         if not path.exists():
             raise
         content, changed = path.read_bytes(), True
-    try:
-        values = tomllib.loads(content.decode("utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not valid TOML: {error}") from error
+    values = parse_toml(content, path)
     if changed and Stored(folder).facts.get("settings_sha256") != _meaning(values):
         warn(ChangedSettingsWarning, f"{path} has changed since the run began; its settings are taken as they are now")
     return values

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from .distributed import World
 from .objective import Objective, Part, Terms
 
+_MOST_ROWS = 2.0**62
 _SLACK = 2.0  # what a backward pass needs beside the saved tensors
 
 
@@ -45,7 +46,7 @@ def rows_within(objective: Objective, rows: Tensor, budget_mib: float, part: Par
             each = saved_bytes(objective, few, part) / len(few)
     except RuntimeError:  # the codimension identity differentiates by torch.func, which forbids such hooks
         each = _guessed_bytes(objective, few)
-    return max(1, int(budget / each)) if each else len(rows)
+    return max(1, int(min(budget / each, _MOST_ROWS))) if each else len(rows)
 
 
 def backward_in_parts(

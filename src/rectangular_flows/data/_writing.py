@@ -1,0 +1,185 @@
+"""Tables written to files a part at a time, so that no more than one part is in memory."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from ..storage.files import parts_of, replacing
+from ..storage.limits import in_words
+from ._arrays import load_pyarrow
+from ._files import Array, DataError
+
+Texts = Mapping[str, Sequence[str]]
+Write = Callable[[Array, Texts], None]
+_CELL_BYTES = 8  # of a cell of text, at least
+
+
+@contextmanager
+def table_writer(
+    path: Path, suffix: str, columns: Sequence[str], rows: int, kind: np.dtype[Any], texts: Sequence[str] = ()
+) -> Iterator[Write]:
+    """A function that adds rows to a file, which is there as a whole when all have been added, or not at all.
+
+    Args:
+        path: of the file.
+        suffix: its format: one of text, '.npy', '.npz' or '.parquet'.
+        columns: names of the columns of numbers.
+        rows: how many there will be.
+        kind: of the numbers.
+        texts: names of columns of text, before the others.
+
+    Raises:
+        DataError: the file cannot be written, or another number of rows was added.
+    """
+    check_room(path, rows * len(columns) * (kind.itemsize if suffix.startswith((".np", ".p")) else _CELL_BYTES))
+    written = 0
+    try:
+        with ExitStack() as stack:
+            temporary = stack.enter_context(replacing(path))
+            file = stack.enter_context(open(temporary, "wb"))
+            make = _WRITERS.get(suffix, _text)
+            add = stack.enter_context(make(file, path, columns, (rows, len(columns)), kind, texts))
+
+            def write(values: Array, text: Texts) -> None:
+                nonlocal written
+                written += len(values)
+                add(values, text)
+
+            yield write
+            if written != rows:
+                raise DataError(f"Expected {rows} rows to write to '{path}'; got {written}.")
+    except OSError as error:
+        if isinstance(error, DataError):
+            raise
+        raise DataError(f"Cannot write '{path}': {error.strerror} (in folder '{path.parent}').") from error
+
+
+def check_room(path: Path, count: float) -> None:
+    """Refuse to begin a file that the disk has no room for."""
+    try:
+        free = shutil.disk_usage(path.parent).free
+    except OSError:
+        return
+    if count > free:
+        raise DataError(
+            f"Cannot write '{path}': it would take {in_words(count)} or more, and {in_words(free)} are free."
+        )
+
+
+Add = Callable[[Array, Texts], None]
+
+
+@contextmanager
+def _text(
+    file: IO[bytes],
+    path: Path,
+    columns: Sequence[str],
+    shape: tuple[int, int],
+    kind: np.dtype[Any],
+    texts: Sequence[str],
+) -> Iterator[Add]:
+    opened: Any = gzip.GzipFile(fileobj=file, mode="wb") if path.suffix.lower() == ".gz" else file
+    mark = "," if ".csv" in [suffix.lower() for suffix in path.suffixes[-2:]] else "\t"
+    with io.TextIOWrapper(opened, encoding="utf-8", newline="") as lines:
+        writer = csv.writer(lines, delimiter=mark, lineterminator="\n")
+        writer.writerow([*texts, *columns])
+        yield lambda values, text: writer.writerows(_cells(values, text))
+        lines.flush()
+
+
+@contextmanager
+def _npy(
+    file: IO[bytes],
+    path: Path,
+    columns: Sequence[str],
+    shape: tuple[int, int],
+    kind: np.dtype[Any],
+    texts: Sequence[str],
+) -> Iterator[Add]:
+    _npy_head(file, shape, kind)
+    yield lambda values, text: _npy_part(file, values, kind)
+
+
+@contextmanager
+def _npz(
+    file: IO[bytes],
+    path: Path,
+    columns: Sequence[str],
+    shape: tuple[int, int],
+    kind: np.dtype[Any],
+    texts: Sequence[str],
+) -> Iterator[Add]:
+    """'data', 'columns' and, of columns of text, 'text', (N,) or (N, their number), as np.savez would write them."""
+    kept: dict[str, list[str]] = {name: [] for name in texts}
+
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+        with archive.open("data.npy", "w", force_zip64=True) as member:
+            _npy_head(member, shape, kind)
+
+            def add(values: Array, text: Texts) -> None:
+                _npy_part(member, values, kind)
+                for name, part in text.items():
+                    kept[name] += part
+
+            yield add
+        others = {"columns": np.array(columns, dtype=np.str_)}
+        if kept:
+            cells = [np.array(part, dtype=np.str_) for part in kept.values()]
+            others["text"] = cells[0] if len(cells) == 1 else np.stack(cells, axis=1)
+        for name, array in others.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+@contextmanager
+def _parquet(
+    file: IO[bytes],
+    path: Path,
+    columns: Sequence[str],
+    shape: tuple[int, int],
+    kind: np.dtype[Any],
+    texts: Sequence[str],
+) -> Iterator[Add]:
+    arrow, parquet = load_pyarrow()
+    number = arrow.from_numpy_dtype(kind)
+    schema = arrow.schema([*((name, arrow.string()) for name in texts), *((name, number) for name in columns)])
+    with parquet.ParquetWriter(file, schema) as writer:
+
+        def add(values: Array, text: Texts) -> None:
+            numbers = [arrow.array(np.ascontiguousarray(column)) for column in values.T]
+            cells = [arrow.array(list(text[name]), arrow.string()) for name in texts]
+            writer.write_table(arrow.Table.from_arrays([*cells, *numbers], schema=schema))
+
+        yield add
+
+
+_WRITERS: dict[str, Any] = {".npy": _npy, ".npz": _npz, ".parquet": _parquet}
+
+
+def _npy_head(file: IO[bytes], shape: tuple[int, int], kind: np.dtype[Any]) -> None:
+    head = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, head)
+
+
+def _npy_part(file: IO[bytes], values: Array, kind: np.dtype[Any]) -> None:
+    file.write(np.ascontiguousarray(values, dtype=kind).tobytes())
+
+
+def _cells(values: Array, text: Texts) -> Iterator[list[str]]:
+    """The rows of a text file; NaN is an empty cell."""
+    single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
+    texts = zip(*text.values(), strict=True)
+    for part in parts_of(values):
+        for row in values[part].astype(np.int8 if values.dtype.kind == "b" else values.dtype).tolist():
+            cells = ["" if cell != cell else f"{cell:.9g}" if single else repr(cell).removesuffix(".0") for cell in row]
+            yield [*(next(texts) if text else ()), *cells]
