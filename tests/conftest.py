@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from rectangular_flows.flows import Injection, tangents
+from rectangular_flows.flows import Chain, Embedding, Injection, tangents
 from tests.pictures import _pictures, _trained, here, pictures  # noqa: F401 (fixtures)
 
 # tests run in as many processes as there are cores; more threads than that only wait for each other
@@ -31,4 +31,14 @@ def shaken(module, seed=0, amount=0.2, dtype=torch.float64):
 
 def points(layer: Injection, batch=3, seed=1, dtype=torch.float64):
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(batch, *layer.in_shape, generator=generator, dtype=dtype)
+    return on_space(layer, torch.randn(batch, *layer.in_shape, generator=generator, dtype=dtype))
+
+
+def on_space(layer: Injection, z):
+    """Coordinates of points of the layer's latent space: those on a sphere are unit vectors."""
+    first = layer.layers[0] if isinstance(layer, Chain) else layer
+    places = first.space.places() if isinstance(first, Embedding) else []
+    for name, place in places:
+        if name == "sphere":
+            z[..., place] /= z[..., place].norm(dim=-1, keepdim=True)
+    return z

@@ -33,6 +33,7 @@ from .flows.injection import (
     push_through,
 )
 from .flows.pad import Pad
+from .flows.spaces import Embedding, Space, local_chart
 from .volume import Exact
 from .volume.bundle import basis
 from .volume.exact import two_log_volumes
@@ -47,7 +48,7 @@ class Scores:
     """The scores of rows, from one pass: see :meth:`RectangularFlow.score`.
 
     Attributes:
-        z: coordinates on the manifold, (B, d).
+        z: coordinates on the manifold, (B, d); of a sphere those of a unit vector, (B, 3).
         x_hat: projections on the manifold, (B, *data_shape).
         log_prob: log-densities of the projections in the units of the data, (B,).
         squared_distance: ‖x − x̂‖² in the units of the data, (B,), float64.
@@ -91,7 +92,7 @@ class Manifold(ABC):
     @property
     def latent_dim(self) -> int:
         """d."""
-        return self.latent.features
+        return self.latent.space.dimension
 
     @property
     def data_shape(self) -> Shape:
@@ -129,7 +130,7 @@ class Manifold(ABC):
 
     def decode(self, z: Tensor) -> Tensor:
         """x = f(z), (B, d) → (B, *data_shape)."""
-        self._check_kind(z, (self.latent_dim,))
+        self._check_kind(z, (self.latent.features,))
         return forward_through(self.layers(), z)
 
     def project(self, x: Tensor) -> Tensor:
@@ -150,8 +151,9 @@ class Manifold(ABC):
 
     def jacobian(self, z: Tensor) -> Tensor:
         """J = ∂f/∂z, (B, d) → (B, D, d); events of images are laid flat."""
-        self._check_kind(z, (self.latent_dim,))
-        _, tangents = push_through(self.layers(), z, basis(z))
+        self._check_kind(z, (self.latent.features,))
+        links, z = local_chart(self.layers(), z)
+        _, tangents = push_through(links, z, basis(z))
         return tangents.flatten(2).mT
 
     def singular_values(self, z: Tensor) -> Tensor:
@@ -162,7 +164,7 @@ class Manifold(ABC):
 
     def log_volume(self, z: Tensor) -> Tensor:
         """½ log det JᵀJ, exactly, (B, d) → (B,)."""
-        self._check_kind(z, (self.latent_dim,))
+        self._check_kind(z, (self.latent.features,))
         return Exact()(self, z)[1]
 
     def log_prob(self, x: Tensor, *, batch_size: int | None = None, check: bool = True) -> Tensor:
@@ -250,7 +252,7 @@ class Manifold(ABC):
             return
         with torch.no_grad():
             try:
-                error = (self.encode(x_hat) - z).norm(dim=1) / (1 + z.norm(dim=1))
+                error = self.latent.space.difference(self.encode(x_hat), z).norm(dim=1) / (1 + z.norm(dim=1))
             except NonFiniteError:  # a saturated layer: there is no way back at all
                 error = torch.full_like(z[:, 0], torch.inf)
         tolerance = torch.finfo(z.dtype).eps ** 0.5
@@ -279,6 +281,8 @@ class RectangularFlow(Manifold, Described, nn.Module):
         outer: injections after f̃, in generative order: an orthonormal embedding, logit, standardiser. The trailing ones
             that change units (``Standardise``, ``Logit``) separate the model's units from the user's.
         pad: the padding; a random fixed permutation unless given.
+        latent_space: "circle", "torus:2", "sphere", "line*circle" and so on (see :class:`~rectangular_flows.flows.Space`),
+            embedded before the padding; that of the latent density unless given. ``latent`` must be a density on it.
         scatter: the density of rows around the manifold; :meth:`fit_scatter` fits it after training.
 
     Example:
@@ -300,6 +304,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
         *,
         pad: Pad | None = None,
         scatter: Scatter | None = None,
+        latent_space: str | None = None,
     ):
         super().__init__()
         for part in (ambient, *([outer] if isinstance(outer, nn.Module) else outer)):
@@ -308,15 +313,22 @@ class RectangularFlow(Manifold, Described, nn.Module):
                     f"expected an Injection; got {type(part).__name__}. Subclass flows.Injection: forward, inverse"
                 )
         self.latent = as_density(latent)
-        self.pad = Pad(self.latent.features, ambient.in_shape) if pad is None else pad
+        space = self.latent.space
+        if latent_space is not None and Space.of(latent_space) != space:
+            raise ValueError(
+                f"expected a latent density on the latent space {Space.of(latent_space)}; got one on {space}. Take one of "
+                f"rectangular_flows.densities made for it: ClosedMixture({str(Space.of(latent_space))!r})"
+            )
+        self.embedding = None if space.flat else Embedding.within(space, prod(ambient.in_shape))
+        size = self.latent.features if self.embedding is None else self.embedding.out_shape[0]
+        self.pad = Pad(size, ambient.in_shape) if pad is None else pad
         self.ambient = ambient
         self.outer = nn.ModuleList([outer] if isinstance(outer, Injection) else list(outer))
-        self.layers()  # checks that their shapes go together
-        if self.pad.in_shape != (self.latent.features,):
+        if self.pad.in_shape != (size,):
             raise ValueError(
-                f"the padding is from {self.pad.in_shape[0]} dimensions, but the latent density is on "
-                f"{self.latent.features}"
+                f"the padding is from {self.pad.in_shape[0]} dimensions, but the latent density is on {size}"
             )
+        self.layers()  # checks that their shapes go together
         self.scatter: Scatter | None = None
         self.set_scatter(scatter)
 
@@ -324,7 +336,8 @@ class RectangularFlow(Manifold, Described, nn.Module):
         return nn.Module.parameters(self, recurse)
 
     def layers(self) -> list[Injection]:
-        return links_of(self.pad, self.ambient, *self.outer)
+        first = [] if self.embedding is None else [self.embedding]
+        return links_of(*first, self.pad, self.ambient, *self.outer)
 
     # --- units
 
@@ -373,9 +386,11 @@ class RectangularFlow(Manifold, Described, nn.Module):
     @property
     def can_scatter(self) -> bool:
         """Whether its layers allow a density in R^D, with a mixture of at most 256 dimensions."""
-        links = self.layers()[1:]
-        return prod(self.ambient.in_shape) <= _MOST_SCATTERED and all(
-            isinstance(link, Bijection) or link.isometric for link in links
+        links = links_of(self.ambient, *self.outer)
+        return (
+            self.embedding is None
+            and prod(self.ambient.in_shape) <= _MOST_SCATTERED
+            and all(isinstance(link, Bijection) or link.isometric for link in links)
         )
 
     @torch.no_grad()

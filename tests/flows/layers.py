@@ -12,6 +12,7 @@ from rectangular_flows.flows import (
     AffineCoupling,
     CheckerboardMask,
     Coupling,
+    Embedding,
     FreeLinear,
     Identity,
     Injection,
@@ -80,6 +81,15 @@ LAYERS: dict[str, Callable[[], Injection]] = {
     "on-first-half": lambda: OnFirstHalf(ActNorm((2, 2, 3))),
     "logit": lambda: Logit(4, margin=0.05),
     "standardise": lambda: Standardise(torch.tensor([1.0, -2.0, 0.5]), torch.tensor([0.5, 2.0, 3.0])),
+    "circle": lambda: Embedding("circle"),
+    "torus": lambda: Embedding("torus:3"),
+    "ring-torus": lambda: Embedding("line*torus:2", ring=True),
+    "cylinder": lambda: Embedding("circle*line:2*circle"),
+    "sphere": lambda: Embedding("sphere"),
+    "sphere-and-more": lambda: Embedding("line*sphere*circle"),
+    "closed-chain": lambda: chain(
+        Embedding("line*circle"), Pad(3, 5), RealNVP(5, 2, (5,), zero_init=False), Logit(5, margin=0.05)
+    ),
     "real-nvp": lambda: RealNVP(5, layers=3, hidden=(8,), zero_init=False, mixing="free", actnorm=True),
     "real-nvp-residual": lambda: RealNVP(4, 2, (6, 6), network="residual", mask="halves", mixing="lu", zero_init=False),
     "real-nvp-leading": lambda: RealNVP(5, 3, (6, 6), network="residual", mask=2, zero_init=False),

@@ -1,12 +1,17 @@
 from .base import Density
+from .closed_mixture import ClosedMixture
+from .closed_splines import ClosedSplines
 from .flow import FlowDensity, as_density
 from .mixture import FewerComponentsWarning, MixtureDensity
-from .registry import LATENTS, LatentKind, register_latent
+from .registry import LATENTS, LatentKind, latent_on, register_latent
 from .scatter import Coordinates, Scatter
+from .uniform import UniformDensity
 from .zuko import ZukoDensity
 
 __all__ = [
     "LATENTS",
+    "ClosedMixture",
+    "ClosedSplines",
     "Coordinates",
     "Density",
     "FewerComponentsWarning",
@@ -14,7 +19,9 @@ __all__ = [
     "LatentKind",
     "MixtureDensity",
     "Scatter",
+    "UniformDensity",
     "ZukoDensity",
     "as_density",
+    "latent_on",
     "register_latent",
 ]

@@ -21,6 +21,7 @@ from .multiscale import OnFirstHalf, Split, Squeeze
 from .networks import MLP, Constant, Network, ResidualConvNet, ResidualMLP
 from .pad import Pad
 from .realnvp import MultiscaleRealNVP, RealNVP, square_multiscale_realnvp
+from .spaces import Embedding, Space
 from .transformers import Transformer, register_transformer
 from .units import Logit, Standardise
 
@@ -34,6 +35,7 @@ __all__ = [
     "CheckerboardMask",
     "Constant",
     "Coupling",
+    "Embedding",
     "FreeLinear",
     "Identity",
     "Injection",
@@ -50,6 +52,7 @@ __all__ = [
     "ResidualConvNet",
     "ResidualMLP",
     "SliceMask",
+    "Space",
     "Split",
     "Squeeze",
     "Standardise",
