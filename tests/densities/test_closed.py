@@ -195,7 +195,9 @@ def test_em_finds_two_clumps():
 
 
 def test_mistakes_are_named():
-    with pytest.raises(ValueError, match="no latent density 'realnvp' on the latent space circle; there are spline, mix"):
+    with pytest.raises(
+        ValueError, match="no latent density 'realnvp' on the latent space circle; there are spline, mix"
+    ):
         latent_on("realnvp", LATENTS["realnvp"].settings(), Space.of("circle"))
     with pytest.raises(ValueError, match="splines are for circles and lines; got the latent space sphere"):
         ClosedSplines("sphere")

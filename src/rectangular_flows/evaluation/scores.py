@@ -176,7 +176,7 @@ def _score_batch(flow: RectangularFlow, x: torch.Tensor, check: bool) -> Scores:
     except NumericalError:
         if len(x) > 1:
             return Scores.cat([_score_batch(flow, part, check) for part in x.tensor_split(2)])
-    none = torch.full((1, flow.latent_dim), torch.nan).to(x)
+    none = torch.full((1, flow.latent.features), torch.nan).to(x)
     low, distance, model_distance = none[:, 0], *(torch.full((1,), torch.inf, dtype=torch.float64) for _ in range(2))
     y, ambient = torch.full_like(x, torch.nan), low.double()
     with torch.no_grad():

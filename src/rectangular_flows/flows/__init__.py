@@ -4,6 +4,7 @@ from typing import Any
 
 from . import transformers
 from .actnorm import ActNorm
+from .alignment import Alignment
 from .coupling import (
     AffineCoupling,
     CheckerboardMask,
@@ -29,6 +30,7 @@ __all__ = [
     "MLP",
     "ActNorm",
     "AffineCoupling",
+    "Alignment",
     "Bijection",
     "BijectiveChain",
     "Chain",

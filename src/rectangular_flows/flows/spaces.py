@@ -327,7 +327,7 @@ class Embedding(Injection):
     """
 
     def __init__(self, space: str, ring: bool = False):
-        self.space = Space.of(space)
+        self.space, self.ring = Space.of(space), ring
         if ring and self.space.factors.count("circle") != 2:
             raise ValueError(f"expected two circles for a ring; got {self.space}")
         self._blocks: list[_Block] = []
