@@ -387,10 +387,8 @@ class RectangularFlow(Manifold, Described, nn.Module):
     def can_scatter(self) -> bool:
         """Whether its layers allow a density in R^D, with a mixture of at most 256 dimensions."""
         links = links_of(self.ambient, *self.outer)
-        return (
-            self.embedding is None
-            and prod(self.ambient.in_shape) <= _MOST_SCATTERED
-            and all(isinstance(link, Bijection) or link.isometric for link in links)
+        return prod(self.ambient.in_shape) <= _MOST_SCATTERED and all(
+            isinstance(link, Bijection) or link.isometric for link in links
         )
 
     @torch.no_grad()
@@ -416,9 +414,10 @@ class RectangularFlow(Manifold, Described, nn.Module):
             (torch.Size([300]), torch.Size([5, 3]))
         """
         at, judged = self.coordinates(train), self.coordinates(held_out)
-        found = Scatter.fitted(at, judged, self.latent_dim, seed, steps=steps)
+        given = self.pad.in_shape[0]
+        found = Scatter.fitted(at, judged, given, seed, steps=steps)
         if len(held_out) < FEW_HELD_OUT and found.columns is None:  # all rows count, once the choices are made
-            found = Scatter.fitted(Coordinates.cat([at, judged]), judged, self.latent_dim, seed, like=found)
+            found = Scatter.fitted(Coordinates.cat([at, judged]), judged, given, seed, like=found)
         self.set_scatter(found.to(self.device, self.dtype))
 
     def coordinates(self, x: Tensor, *, batch_size: int | None = None) -> Coordinates:
@@ -434,11 +433,15 @@ class RectangularFlow(Manifold, Described, nn.Module):
         inner, outer = self._inner_and_outer()
         w, outer_log_det, residuals, dropped = _unfold(outer, y)
         u, log_det, more, also = _unfold(inner, w)
-        z = self.pad.inverse(u)
-        whole = torch.cat((z, self.pad.dropped(u)), dim=1)
-        latent = self.latent.log_prob(z)
+        z, beside = self.pad.inverse(u), self.pad.dropped(u)
+        whole = torch.cat((z, beside), dim=1)
         if also:  # a flow that pads on its way: its other end has more dimensions, so that u stands for both
             w, log_det, outer_log_det = whole, torch.zeros_like(log_det), outer_log_det + log_det
+        if self.embedding is not None:
+            offsets, around = self.embedding.offsets(z)
+            z, log_det = self.embedding.inverse(z), log_det + around
+            whole = torch.cat((self.embedding(z), offsets, beside), dim=1)
+        latent = self.latent.log_prob(z)
         stacked = torch.stack(residuals + more, dim=1) if residuals or more else y.new_zeros(len(y), 0)
         return Coordinates(
             y.flatten(1), w.flatten(1), whole, log_det, outer_log_det, stacked, latent, (*dropped, *also)
@@ -446,9 +449,9 @@ class RectangularFlow(Manifold, Described, nn.Module):
 
     def _inner_and_outer(self) -> tuple[list[Injection], list[Injection]]:
         """The links of f̃, and those between it and the model's units."""
-        links, units = self.layers(), len(self.unit_layers())
+        links, units = links_of(self.ambient, *self.outer), len(self.unit_layers())
         inner = len(links_of(self.ambient))
-        return links[1 : 1 + inner], links[1 + inner : len(links) - units]
+        return links[:inner], links[inner : len(links) - units]
 
     def ambient_log_prob(self, x: Tensor, *, batch_size: int | None = None) -> Tensor:
         r"""Log-density of x itself in R^D, with respect to Lebesgue measure, in the user's units, (B,), float64.
@@ -516,14 +519,20 @@ class RectangularFlow(Manifold, Described, nn.Module):
         inner, outer = self._inner_and_outer()
         part = density.draw_parts(count, generator)
         z = self.latent.sample(count, generator)
-        u = torch.cat((z, density.joint.sample_given(z, generator)), dim=1)
-        joint, plain = density.joint.sample(count, generator), density.plain.sample(count, generator)
-        u = torch.where((part == 1)[:, None], joint, u)
+        taken = self.pad.in_shape[0]
+        if self.embedding is None:
+            u = torch.cat((z, density.joint.sample_given(z, generator)), dim=1)
+            u = torch.where((part == 1)[:, None], density.joint.sample(count, generator), u)
+        else:
+            beside = density.joint.sample_given(self.embedding(z), generator)
+            offsets = taken - self.latent_dim
+            u = torch.cat((self.embedding.place(z, beside[:, :offsets]), beside[:, offsets:]), dim=1)
+        plain = density.plain.sample(count, generator)
         widths = iter(density.log_scales.exp().flip(0))
         square = all(isinstance(link, Bijection) for link in inner)
         if not square:
             u = torch.where((part == 2)[:, None], plain, u)
-        w = _fold(inner, self.pad.place(u[:, : self.latent_dim], u[:, self.latent_dim :]), widths, generator)
+        w = _fold(inner, self.pad.place(u[:, :taken], u[:, taken:]), widths, generator)
         if square:
             w = torch.where((part == 2).view(-1, *[1] * (w.dim() - 1)), plain.view_as(w), w)
         y = _fold(outer, w, widths, generator)
@@ -563,7 +572,8 @@ class RectangularFlow(Manifold, Described, nn.Module):
             z = view.encode(y)
         else:
             at = self._coordinates(y)
-            z = at.u[:, : self.latent_dim]
+            z = at.u[:, : self.pad.in_shape[0]]
+            z = z if self.embedding is None else self.embedding.inverse(z)
             ambient = self.scatter.log_prob(at) + self._unit_log_det(x)
         x_hat, L, y_hat, model_L = two_log_volumes(self, view, z)
         log_prob = self._density(z, x_hat, L, check)

@@ -10,6 +10,7 @@ from rectangular_flows.flows import (
     MLP,
     ActNorm,
     AffineCoupling,
+    Alignment,
     CheckerboardMask,
     Coupling,
     Embedding,
@@ -55,6 +56,14 @@ def _coupling(transformer):
     return Coupling(even_odd(5, True), MLP(3, 2 * transformer.parameters, (7,), "tanh"), transformer())
 
 
+def _aligned():
+    layer = Alignment("circle", 4)
+    layer.initialise(
+        torch.randn(50, 4, generator=torch.Generator().manual_seed(5)) * torch.tensor([1.0, 2.0, 0.5, 1.0])
+    )
+    return layer
+
+
 LAYERS: dict[str, Callable[[], Injection]] = {
     "identity": lambda: Identity(3),
     "pad": lambda: Pad(2, 5),
@@ -81,6 +90,7 @@ LAYERS: dict[str, Callable[[], Injection]] = {
     "on-first-half": lambda: OnFirstHalf(ActNorm((2, 2, 3))),
     "logit": lambda: Logit(4, margin=0.05),
     "standardise": lambda: Standardise(torch.tensor([1.0, -2.0, 0.5]), torch.tensor([0.5, 2.0, 3.0])),
+    "alignment": lambda: _aligned(),
     "circle": lambda: Embedding("circle"),
     "torus": lambda: Embedding("torus:3"),
     "ring-torus": lambda: Embedding("line*torus:2", ring=True),

@@ -48,6 +48,8 @@ class Scatter(Described, nn.Module):
         size: D, entries of a row.
         floors: of the variances of both mixtures, in whitened units.
         columns: D, for a part of autoregressive splines of the columns; 0: none.
+        flat: D′ where the latent space closes up, and u has more coordinates: those of the embedded z, of which the first
+            ``latent_dim`` are, offsets from it, and z′. The second part is then the first once more. 0: it does not.
     """
 
     weights: Tensor
@@ -65,11 +67,12 @@ class Scatter(Described, nn.Module):
         size: int | None = None,
         floors: Sequence[float] = (1e-4, 1e-4),
         columns: int = 0,
+        flat: int = 0,
     ):
         super().__init__()
         self.latent_dim, self.features, self.dropped = latent_dim, features, tuple(dropped)
         self.joint = MixtureDensity(features, components, floor=floors[0])
-        self.plain = MixtureDensity(features, plain_components, floor=floors[1])
+        self.plain = MixtureDensity(flat or features, plain_components, floor=floors[1])
         settings = {"features": columns, "transforms": 3, "hidden_features": (64, 64)}
         self.columns = ZukoDensity("NSF", whiten=False, **settings) if columns else None
         parts = len(PARTS) if columns else len(PARTS) - 1
@@ -106,11 +109,11 @@ class Scatter(Described, nn.Module):
         joint = MixtureDensity.fitted(train.u, held_out.u, seed, None if like is None else like.joint)
         plain = MixtureDensity.fitted(train.w, held_out.w, seed, None if like is None else like.plain)
         counts, floors = (joint.components, plain.components), (joint.floor, plain.floor)
-        size = train.y.shape[1]
+        size, flat = train.y.shape[1], train.w.shape[1] if train.u.shape[1] > train.w.shape[1] else 0
         with torch.random.fork_rng([]):
             torch.manual_seed(seed)
             scatter = cls(
-                latent_dim, train.u.shape[1], *counts, train.dropped, size, floors, size if steps else 0
+                latent_dim, train.u.shape[1], *counts, train.dropped, size, floors, size if steps else 0, flat
             ).double()
         scatter.joint.load_state_dict(joint.state_dict())
         scatter.plain.load_state_dict(plain.state_dict())
@@ -152,6 +155,8 @@ class Scatter(Described, nn.Module):
         joint = _log_prob(self.joint, u)
         given = joint - _log_prob(self.joint, u[:, : self.latent_dim])
         manifold = at.latent_log_prob.double() + given
+        if u.shape[1] > at.w.shape[1]:  # a mixture of embedded coordinates is no density in R^D
+            joint = manifold
         value = torch.stack([manifold + log_det, joint + log_det, _log_prob(self.plain, at.w.double())], dim=1)
         if self.dropped:
             scale = self.log_scales.double()

@@ -222,7 +222,7 @@ def calibrate(
     folds = torch.arange(len(known)) % count
     for fold in range(count if count >= _LEAST_FOLDS else 0):
         inside = folds == fold
-        scatter = Scatter.fitted(at[~inside], at[inside], flow.latent_dim, like=flow.scatter)
+        scatter = Scatter.fitted(at[~inside], at[inside], flow.scatter.latent_dim, like=flow.scatter)
         values[inside] = scatter.log_prob(at[inside]).cpu() + unit[inside]
     distance = neighbour_distance(reference, reference, themselves=True)
     return Calibration.of(replace(found, ambient_log_prob=values), reference, distance)

@@ -123,6 +123,11 @@ def unit(v: Tensor) -> Tensor:
     return v / v.norm(dim=-1, keepdim=True)
 
 
+def _log_norm(v: Tensor) -> Tensor:
+    """log‖v‖, (…, n) → (…,); finite at 0."""
+    return v.square().sum(-1).clamp_min(torch.finfo(v.dtype).tiny).log() / 2
+
+
 # --- how each kind of factor is embedded; all act on the last dimension
 
 
@@ -202,7 +207,7 @@ class _Circles(_Block):
         return lambda tangents: (tangents.unflatten(-1, (-1, 2)) * across.unsqueeze(1)).sum(-1)
 
     def offsets(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        log_r = v.unflatten(-1, (-1, 2)).square().sum(-1).log() / 2
+        log_r = _log_norm(v.unflatten(-1, (-1, 2)))
         return log_r, -2 * log_r.sum(-1)  # dx dy = r² dθ d(log r)
 
     def place(self, z: Tensor, offsets: Tensor) -> Tensor:
@@ -256,7 +261,7 @@ class _Ring(_Block):
 
     def offsets(self, v: Tensor) -> tuple[Tensor, Tensor]:
         flat, tube = self._parts(v)
-        log_t, log_rho = (part.square().sum(-1).log() / 2 for part in (tube, flat))
+        log_t, log_rho = _log_norm(tube), _log_norm(flat)
         # dx dy dz = ρ t² dθ dφ d(log t)
         return (log_t - math.log(self.radius)).unsqueeze(-1), -2 * log_t - log_rho
 
@@ -285,7 +290,7 @@ class _Sphere(_Block):
         return self.tangent(_away(v, "sphere"))
 
     def offsets(self, v: Tensor) -> tuple[Tensor, Tensor]:
-        log_r = v.square().sum(-1, keepdim=True).log() / 2
+        log_r = _log_norm(v).unsqueeze(-1)
         return log_r, -3 * log_r[..., 0]  # dv = r³ dA d(log r)
 
     def place(self, z: Tensor, offsets: Tensor) -> Tensor:
