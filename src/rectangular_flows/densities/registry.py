@@ -34,6 +34,7 @@ class LatentKind:
         starts_from_data: whether a density is to take something from data before training, by ``initialise``.
         trains: whether it has weights.
         on: from these settings and a latent space that closes up to a density on it; None: there is none of the kind.
+        spheres: whether that space may have spheres.
     """
 
     name: str
@@ -43,6 +44,11 @@ class LatentKind:
     starts_from_data: bool = False
     trains: bool = True
     on: Callable[[Any, Space], Density] | None = None
+    spheres: bool = True
+
+    def fits(self, space: Space) -> bool:
+        """Whether there is a density of this kind on that latent space."""
+        return space.flat or (self.on is not None and (self.spheres or "sphere" not in space.factors))
 
 
 LATENTS: dict[str, LatentKind] = {}
@@ -168,8 +174,8 @@ def latent_on(name: str, settings: Any, space: Space) -> Density | Bijection:
     kind = LATENTS[name]
     if space.flat:
         return kind.build(settings, space.dimension)
-    if kind.on is None:
-        known = ", ".join(each.name for each in LATENTS.values() if each.on is not None)
+    if kind.on is None or not kind.fits(space):
+        known = ", ".join(each.name for each in LATENTS.values() if each.fits(space))
         raise ValueError(f"no latent density {name!r} on the latent space {space}; there are {known}")
     return kind.on(settings, space)
 
@@ -195,6 +201,7 @@ for _kind in (
         _coupled_spline,
         starts_from_data=True,
         on=_closed_splines,
+        spheres=False,
     ),
     LatentKind(
         "autoregressive",
