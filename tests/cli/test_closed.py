@@ -13,7 +13,19 @@ from rectangular_flows.runs.saved import SavedRun
 from rectangular_flows.settings import FitSettings, read_preset
 from tests.cli.command import run
 
-FAST = ["--layers", "1", "--hidden", "8", "--batch-size", "100", "--time", "none", "--latent-components", "2", "--quiet"]
+FAST = [
+    "--layers",
+    "1",
+    "--hidden",
+    "8",
+    "--batch-size",
+    "100",
+    "--time",
+    "none",
+    "--latent-components",
+    "2",
+    "--quiet",
+]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +57,7 @@ def test_settings_and_model_have_the_space(trained):
     assert saved.flow.scatter is not None
 
 
-def test_score_sample_plot_and_report(trained, table):
+def test_score_and_sample(trained, table):
     done = run("score", trained, table, "--coordinates", "-o", table.parent / "scores.csv")
     assert done.returncode == 0, done.stderr
     with (table.parent / "scores.csv").open() as file:
@@ -61,9 +73,12 @@ def test_score_sample_plot_and_report(trained, table):
         samples = np.loadtxt(table.parent / "samples.csv", delimiter=",", skiprows=1)
         ring = np.hypot((samples[:, 0] - 5) / 2, samples[:, 1])
         assert np.abs(ring - 1).max() < (0.2 if scatter == "--scatter" else 0.05)
-    for command in ("plot", "report", "evaluate", "show"):
-        done = run(command, trained)
-        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["show", "plot", pytest.param("report", marks=pytest.mark.slow), "evaluate"])
+def test_it_is_shown(trained, command):
+    done = run(command, trained)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_finished_run_is_resumed_to_the_same_model(trained, table):

@@ -55,9 +55,10 @@ def trace_curve(flow: RectangularFlow, count: int = 40_001, tail: float = 1e-6) 
     """The curve z ↦ f(z) of a flow with d = 1: all of one that closes, else between quantiles ``tail`` and 1 − ``tail``."""
     if flow.latent_dim != 1:
         raise ValueError(f"expected a flow with latent dimension 1; got {flow.latent_dim}")
-    levels = torch.tensor([tail, 1 - tail], dtype=torch.float64)
-    ends = _quantiles(flow, levels) if flow.latent.space.flat else torch.tensor([-math.pi, math.pi])
-    z = torch.linspace(float(ends[0]), float(ends[1]), count, dtype=torch.float64)
+    low, high = -math.pi, math.pi
+    if flow.latent.space.flat:
+        low, high = _quantiles(flow, torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
+    z = torch.linspace(low, high, count, dtype=torch.float64)
     flow64 = _in_double(flow)
     points = flow64.decode(z.unsqueeze(1))
     L = flow64.log_volume(z.unsqueeze(1))
