@@ -141,21 +141,21 @@ def _two_clumps():
 @pytest.mark.parametrize(("space", "size", "latent"), [("circle", 2, ClosedSplines), ("sphere", 3, ClosedMixture)])
 def test_the_density_around_it_has_mass_one_and_its_samples(space, size, latent):
     torch.manual_seed(0)
-    flow = RectangularFlow(flows.Identity(size), latent(space), latent_space=space).double()
-    direction = torch.nn.functional.normalize(torch.randn(300, size, dtype=torch.float64) + 0.5, dim=1)
-    x = direction * (1 + 0.15 * torch.randn(300, 1, dtype=torch.float64) * (1 + direction[:, :1] / 2))
+    flow = RectangularFlow(flows.Identity(size), latent(space, 2), latent_space=space).double()
+    direction = torch.nn.functional.normalize(torch.randn(120, size, dtype=torch.float64) + 0.5, dim=1)
+    x = direction * (1 + 0.15 * torch.randn(120, 1, dtype=torch.float64) * (1 + direction[:, :1] / 2))
     flow.initialise(x)
-    flow.fit_scatter(x[:200], x[200:])
-    step = 0.03 if size == 2 else 0.1
+    flow.fit_scatter(x[:90], x[90:])
+    step = 0.04 if size == 2 else 0.12
     line = torch.arange(-2.407, 2.4, step, dtype=torch.float64)
     grid = torch.cartesian_prod(*[line] * size)
     with torch.no_grad():
         p = flow.ambient_log_prob(grid).exp() * step**size
     assert float(p.sum()) == pytest.approx(1, abs=4e-3)
-    samples = flow.sample(20_000, generator=torch.Generator().manual_seed(1), scatter=True)
+    samples = flow.sample(10_000, generator=torch.Generator().manual_seed(1), scatter=True)
     for function in (lambda v: v, torch.square, lambda v: v.norm(dim=1, keepdim=True)):
         expected, found = (function(grid) * p.unsqueeze(1)).sum(0), function(samples)
-        assert float(((found.mean(0) - expected) / (found.std(0) / 141 + 2e-3)).abs().max()) < 5
+        assert float(((found.mean(0) - expected) / (found.std(0) / 100 + 2e-3)).abs().max()) < 5
     with torch.no_grad():
         at = flow.coordinates(grid)
         masses = [flow.scatter.alone(part).log_prob(at).exp().sum() * step**size for part in ("manifold", "joint")]

@@ -185,7 +185,7 @@ def test_a_summary_is_the_verdict_on_the_rows_held_out(tmp_path):
 
 
 def test_a_latent_space_that_closes(tmp_path):
-    X = np.random.default_rng(0).normal(size=(300, 3)) + [0.5, 0, 0]
+    X = np.random.default_rng(0).normal([0.5, 0, 0], size=(300, 3))
     X = 10 + 3 * X / np.linalg.norm(X, axis=1, keepdims=True)
     est = rnf.RectangularFlowEstimator(latent_space="sphere", epochs=2, layers=1, latent="mixture", random_state=0)
     est.fit(X)

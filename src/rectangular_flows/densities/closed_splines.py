@@ -46,7 +46,7 @@ class ClosedSplines(Density):
         (torch.Size([3]), torch.Size([5, 2]))
     """
 
-    def __init__(self, space: str, layers: int = 3, hidden: Sequence[int] = (64, 64), bins: int = 8):
+    def __init__(self, space: str, layers: int = 3, hidden: Sequence[int] = (64, 64), bins: int = 6):
         super().__init__()
         self._space = Space.of(space)
         if "sphere" in self._space.factors:
