@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from rectangular_flows.flows import Injection, tangents
+from rectangular_flows.flows import Chain, Embedding, Injection, tangents
 from tests import tally
 from tests.pictures import _pictures, _trained, here, pictures  # noqa: F401 (fixtures)
 
@@ -45,4 +45,14 @@ def shaken(module, seed=0, amount=0.2, dtype=torch.float64):
 
 def points(layer: Injection, batch=3, seed=1, dtype=torch.float64):
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(batch, *layer.in_shape, generator=generator, dtype=dtype)
+    return on_space(layer, torch.randn(batch, *layer.in_shape, generator=generator, dtype=dtype))
+
+
+def on_space(layer: Injection, z):
+    """Coordinates of points of the layer's latent space: those on a sphere are unit vectors."""
+    first = layer.layers[0] if isinstance(layer, Chain) else layer
+    places = first.space.places() if isinstance(first, Embedding) else []
+    for name, place in places:
+        if name == "sphere":
+            z[..., place] /= z[..., place].norm(dim=-1, keepdim=True)
+    return z

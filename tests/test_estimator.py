@@ -182,3 +182,22 @@ def test_a_summary_is_the_verdict_on_the_rows_held_out(tmp_path):
     rnf.RectangularFlowEstimator(latent_dim=2, epochs=1, random_state=0).fit(X).save(tmp_path / "without")
     with pytest.raises(ValueError, match=r"Give rows of your own: summary\(X\)"):
         rnf.RectangularFlowEstimator.load(tmp_path / "without").summary()
+
+
+def test_a_latent_space_that_closes(tmp_path):
+    X = np.random.default_rng(0).normal([0.5, 0, 0], size=(300, 3))
+    X = 10 + 3 * X / np.linalg.norm(X, axis=1, keepdims=True)
+    est = rnf.RectangularFlowEstimator(latent_space="sphere", epochs=2, layers=1, latent="mixture", random_state=0)
+    est.fit(X)
+    z = est.transform(X)
+    assert est.latent_dim_ == 2
+    assert z.shape == (300, 3)
+    assert len(est.get_feature_names_out()) == 3
+    np.testing.assert_allclose(np.linalg.norm(z, axis=1), 1, atol=1e-5)
+    assert np.abs(np.linalg.norm(est.inverse_transform(z) - 10, axis=1) - 3).max() < 0.1
+    est.save(tmp_path / "model")
+    again = rnf.RectangularFlowEstimator.load(tmp_path / "model")
+    assert again.latent_space == "sphere"
+    np.testing.assert_array_equal(again.score_samples(X), est.score_samples(X))
+    with pytest.raises(ValueError, match="sphere has dimension 2; got latent_dim 1"):
+        rnf.RectangularFlowEstimator(latent_space="sphere", latent_dim=1).fit(X)

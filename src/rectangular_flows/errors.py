@@ -24,6 +24,10 @@ class NotConvergedWarning(UserWarning):
     """Conjugate gradients stopped before its tolerance: the gradient of the log-volume is biased by that much."""
 
 
+class NoNearestPointWarning(UserWarning):
+    """Points lie where no point of a closed latent space is the nearest: their coordinates mean nothing."""
+
+
 class RoundTripWarning(UserWarning):
     """The left inverse does not invert the map to working precision: coordinates and densities are off by that much."""
 

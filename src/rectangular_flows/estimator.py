@@ -25,6 +25,7 @@ from .evaluation.explain import Explanation, explain
 from .evaluation.measure import measure
 from .evaluation.scores import SCORES, calibrate, score_rows
 from .evaluation.verdict import Verdict
+from .flows.spaces import Space
 from .manifold import RectangularFlow
 from .runs.build import build_flow
 from .runs.calibration import Calibration
@@ -36,7 +37,7 @@ from .training.setup import threads_for
 Array = NDArray[Any]
 _FITTED = "estimator"
 _GIVEN = (
-    *("layers", "hidden", "latent", "beta", "target_error", "volume", "probes"),
+    *("latent_space", "layers", "hidden", "latent", "beta", "target_error", "volume", "probes"),
     *("epochs", "batch_size", "learning_rate", "patience", "time", "dtype", "device"),
 )
 _SUMMARY_ROWS = 2_000  # held-out rows kept for it
@@ -59,6 +60,8 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     Args:
         latent_dim: d, the dimension of the manifold, from 1 to the number of columns; or "auto", the smallest that keeps
             95 % of the variance of rows held out.
+        latent_space: what the manifold is an image of, if it closes up: "circle", "torus:2", "sphere", "line*circle", …; its
+            dimension is then d. None: a plane.
         layers: couplings of the ambient flow.
         hidden: widths of the network of each coupling.
         latent: the latent density: "auto" (a mixture for few rows, splines for many), "spline", "autoregressive",
@@ -99,6 +102,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     """
 
     latent_dim: int | Literal["auto"] = "auto"
+    latent_space: str | None = None
     layers: int = 5
     hidden: tuple[int, ...] = (64, 64)
     latent: str = "auto"
@@ -188,6 +192,8 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def _dimension(self, rows: Tensor, seed: int) -> int:
         columns = rows.shape[1]
+        if self.latent_dim == "auto" and self.latent_space is not None:
+            return Space.of(self.latent_space).dimension
         if self.latent_dim == "auto":
             from .runs.dimension import choose_dimension
 
@@ -222,10 +228,13 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     @property
     def _n_features_out(self) -> int:
-        return self.latent_dim_
+        return self.flow_.latent.features
 
     def transform(self, X: ArrayLike) -> Array:
-        """Coordinates on the manifold, z = f†(x), (N, D) → (N, d); NaN, with a warning, for rows where f† overflows."""
+        """Coordinates on the manifold, z = f†(x), (N, D) → (N, d); of a sphere those of unit vectors.
+
+        Rows where f† overflows have NaN, with a warning.
+        """
         found = self._apply("encode", self._rows(X))
         lost = ~np.isfinite(found).all(axis=1)
         if lost.any():

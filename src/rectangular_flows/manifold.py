@@ -33,6 +33,7 @@ from .flows.injection import (
     push_through,
 )
 from .flows.pad import Pad
+from .flows.spaces import Embedding, Space, local_chart
 from .volume import Exact
 from .volume.bundle import basis
 from .volume.exact import two_log_volumes
@@ -47,7 +48,7 @@ class Scores:
     """The scores of rows, from one pass: see :meth:`RectangularFlow.score`.
 
     Attributes:
-        z: coordinates on the manifold, (B, d).
+        z: coordinates on the manifold, (B, d); of a sphere those of a unit vector, (B, 3).
         x_hat: projections on the manifold, (B, *data_shape).
         log_prob: log-densities of the projections in the units of the data, (B,).
         squared_distance: ‖x − x̂‖² in the units of the data, (B,), float64.
@@ -93,7 +94,7 @@ class Manifold(ABC):
     @property
     def latent_dim(self) -> int:
         """d."""
-        return self.latent.features
+        return self.latent.space.dimension
 
     @property
     def data_shape(self) -> Shape:
@@ -131,7 +132,7 @@ class Manifold(ABC):
 
     def decode(self, z: Tensor) -> Tensor:
         """x = f(z), (B, d) → (B, *data_shape)."""
-        self._check_kind(z, (self.latent_dim,))
+        self._check_kind(z, (self.latent.features,))
         return forward_through(self.layers(), z)
 
     def project(self, x: Tensor) -> Tensor:
@@ -152,8 +153,9 @@ class Manifold(ABC):
 
     def jacobian(self, z: Tensor) -> Tensor:
         """J = ∂f/∂z, (B, d) → (B, D, d); events of images are laid flat."""
-        self._check_kind(z, (self.latent_dim,))
-        _, tangents = push_through(self.layers(), z, basis(z))
+        self._check_kind(z, (self.latent.features,))
+        links, z = local_chart(self.layers(), z)
+        _, tangents = push_through(links, z, basis(z))
         return tangents.flatten(2).mT
 
     def singular_values(self, z: Tensor) -> Tensor:
@@ -164,7 +166,7 @@ class Manifold(ABC):
 
     def log_volume(self, z: Tensor) -> Tensor:
         """½ log det JᵀJ, exactly, (B, d) → (B,)."""
-        self._check_kind(z, (self.latent_dim,))
+        self._check_kind(z, (self.latent.features,))
         return Exact()(self, z)[1]
 
     def log_prob(self, x: Tensor, *, batch_size: int | None = None, check: bool = True) -> Tensor:
@@ -256,7 +258,7 @@ class Manifold(ABC):
             return
         with torch.no_grad():
             try:
-                error = (self.encode(x_hat) - z).norm(dim=1) / (1 + z.norm(dim=1))
+                error = self.latent.space.difference(self.encode(x_hat), z).norm(dim=1) / (1 + z.norm(dim=1))
             except NonFiniteError:  # a saturated layer: there is no way back at all
                 error = torch.full_like(z[:, 0], torch.inf)
         tolerance = torch.finfo(z.dtype).eps ** 0.5
@@ -285,6 +287,8 @@ class RectangularFlow(Manifold, Described, nn.Module):
         outer: injections after f̃, in generative order: an orthonormal embedding, logit, standardiser. The trailing ones
             that change units (``Standardise``, ``Logit``) separate the model's units from the user's.
         pad: the padding; a random fixed permutation unless given.
+        latent_space: "circle", "torus:2", "sphere", "line*circle" and so on (see :class:`~rectangular_flows.flows.Space`),
+            embedded before the padding; that of the latent density unless given. ``latent`` must be a density on it.
         scatter: the density of rows around the manifold; :meth:`fit_scatter` fits it after training.
 
     Example:
@@ -306,6 +310,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
         *,
         pad: Pad | None = None,
         scatter: Scatter | None = None,
+        latent_space: str | None = None,
     ):
         super().__init__()
         for part in (ambient, *([outer] if isinstance(outer, nn.Module) else outer)):
@@ -314,15 +319,22 @@ class RectangularFlow(Manifold, Described, nn.Module):
                     f"expected an Injection; got {type(part).__name__}. Subclass flows.Injection: forward, inverse"
                 )
         self.latent = as_density(latent)
-        self.pad = Pad(self.latent.features, ambient.in_shape) if pad is None else pad
+        space = self.latent.space
+        if latent_space is not None and Space.of(latent_space) != space:
+            raise ValueError(
+                f"expected a latent density on the latent space {Space.of(latent_space)}; got one on {space}. Take one of "
+                f"rectangular_flows.densities made for it: ClosedMixture({str(Space.of(latent_space))!r})"
+            )
+        self.embedding = None if space.flat else Embedding.within(space, prod(ambient.in_shape))
+        size = self.latent.features if self.embedding is None else self.embedding.out_shape[0]
+        self.pad = Pad(size, ambient.in_shape) if pad is None else pad
         self.ambient = ambient
         self.outer = nn.ModuleList([outer] if isinstance(outer, Injection) else list(outer))
-        self.layers()  # checks that their shapes go together
-        if self.pad.in_shape != (self.latent.features,):
+        if self.pad.in_shape != (size,):
             raise ValueError(
-                f"the padding is from {self.pad.in_shape[0]} dimensions, but the latent density is on "
-                f"{self.latent.features}"
+                f"the padding is from {self.pad.in_shape[0]} dimensions, but the latent density is on {size}"
             )
+        self.layers()  # checks that their shapes go together
         self.scatter: Scatter | None = None
         self.set_scatter(scatter)
 
@@ -330,7 +342,8 @@ class RectangularFlow(Manifold, Described, nn.Module):
         return nn.Module.parameters(self, recurse)
 
     def layers(self) -> list[Injection]:
-        return links_of(self.pad, self.ambient, *self.outer)
+        first = [] if self.embedding is None else [self.embedding]
+        return links_of(*first, self.pad, self.ambient, *self.outer)
 
     # --- units
 
@@ -379,7 +392,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
     @property
     def can_scatter(self) -> bool:
         """Whether its layers allow a density in R^D, with a mixture of at most 256 dimensions."""
-        links = self.layers()[1:]
+        links = links_of(self.ambient, *self.outer)
         return prod(self.ambient.in_shape) <= _MOST_SCATTERED and all(
             isinstance(link, Bijection) or link.isometric for link in links
         )
@@ -407,9 +420,10 @@ class RectangularFlow(Manifold, Described, nn.Module):
             (torch.Size([300]), torch.Size([5, 3]))
         """
         at, judged = self.coordinates(train), self.coordinates(held_out)
-        found = Scatter.fitted(at, judged, self.latent_dim, seed, steps=steps)
+        given = self.pad.in_shape[0]
+        found = Scatter.fitted(at, judged, given, seed, steps=steps)
         if len(held_out) < FEW_HELD_OUT and found.columns is None:  # all rows count, once the choices are made
-            found = Scatter.fitted(Coordinates.cat([at, judged]), judged, self.latent_dim, seed, like=found)
+            found = Scatter.fitted(Coordinates.cat([at, judged]), judged, given, seed, like=found)
         self.set_scatter(found.to(self.device, self.dtype))
 
     def coordinates(self, x: Tensor, *, batch_size: int | None = None) -> Coordinates:
@@ -425,11 +439,15 @@ class RectangularFlow(Manifold, Described, nn.Module):
         inner, outer = self._inner_and_outer()
         w, outer_log_det, residuals, dropped = _unfold(outer, y)
         u, log_det, more, also = _unfold(inner, w)
-        z = self.pad.inverse(u)
-        whole = torch.cat((z, self.pad.dropped(u)), dim=1)
-        latent = self.latent.log_prob(z)
+        z, beside = self.pad.inverse(u), self.pad.dropped(u)
+        whole = torch.cat((z, beside), dim=1)
         if also:  # a flow that pads on its way: its other end has more dimensions, so that u stands for both
             w, log_det, outer_log_det = whole, torch.zeros_like(log_det), outer_log_det + log_det
+        if self.embedding is not None:
+            offsets, around = self.embedding.offsets(z)
+            z, log_det = self.embedding.inverse(z), log_det + around
+            whole = torch.cat((self.embedding(z), offsets, beside), dim=1)
+        latent = self.latent.log_prob(z)
         stacked = torch.stack(residuals + more, dim=1) if residuals or more else y.new_zeros(len(y), 0)
         return Coordinates(
             y.flatten(1), w.flatten(1), whole, log_det, outer_log_det, stacked, latent, (*dropped, *also)
@@ -437,9 +455,9 @@ class RectangularFlow(Manifold, Described, nn.Module):
 
     def _inner_and_outer(self) -> tuple[list[Injection], list[Injection]]:
         """The links of f̃, and those between it and the model's units."""
-        links, units = self.layers(), len(self.unit_layers())
+        links, units = links_of(self.ambient, *self.outer), len(self.unit_layers())
         inner = len(links_of(self.ambient))
-        return links[1 : 1 + inner], links[1 + inner : len(links) - units]
+        return links[:inner], links[inner : len(links) - units]
 
     def ambient_log_prob(self, x: Tensor, *, batch_size: int | None = None, smooth: bool = False) -> Tensor:
         r"""Log-density of x itself in R^D, with respect to Lebesgue measure, in the user's units, (B,), float64.
@@ -512,14 +530,20 @@ class RectangularFlow(Manifold, Described, nn.Module):
         inner, outer = self._inner_and_outer()
         part = density.draw_parts(count, generator)
         z = self.latent.sample(count, generator)
-        u = torch.cat((z, density.joint.sample_given(z, generator)), dim=1)
-        joint, plain = density.joint.sample(count, generator), density.plain.sample(count, generator)
-        u = torch.where((part == 1)[:, None], joint, u)
+        taken = self.pad.in_shape[0]
+        if self.embedding is None:
+            u = torch.cat((z, density.joint.sample_given(z, generator)), dim=1)
+            u = torch.where((part == 1)[:, None], density.joint.sample(count, generator), u)
+        else:
+            beside = density.joint.sample_given(self.embedding(z), generator)
+            offsets = taken - self.latent_dim
+            u = torch.cat((self.embedding.place(z, beside[:, :offsets]), beside[:, offsets:]), dim=1)
+        plain = density.plain.sample(count, generator)
         widths = iter(density.log_scales.exp().flip(0))
         square = all(isinstance(link, Bijection) for link in inner)
         if not square:
             u = torch.where((part == 2)[:, None], plain, u)
-        w = _fold(inner, self.pad.place(u[:, : self.latent_dim], u[:, self.latent_dim :]), widths, generator)
+        w = _fold(inner, self.pad.place(u[:, :taken], u[:, taken:]), widths, generator)
         if square:
             w = torch.where((part == 2).view(-1, *[1] * (w.dim() - 1)), plain.view_as(w), w)
         y = _fold(outer, w, widths, generator)
@@ -559,7 +583,8 @@ class RectangularFlow(Manifold, Described, nn.Module):
             z = view.encode(y)
         else:
             at = self._coordinates(y)
-            z = at.u[:, : self.latent_dim]
+            z = at.u[:, : self.pad.in_shape[0]]
+            z = z if self.embedding is None else self.embedding.inverse(z)
             parts, units = self.scatter.parts(at), self._unit_log_det(x)
             ambient, smooth = self.scatter.pooled(parts) + units, self.scatter.pooled(parts[:, : len(SMOOTH)]) + units
         x_hat, L, y_hat, model_L = two_log_volumes(self, view, z)

@@ -10,8 +10,10 @@ from rectangular_flows.flows import (
     MLP,
     ActNorm,
     AffineCoupling,
+    Alignment,
     CheckerboardMask,
     Coupling,
+    Embedding,
     FreeLinear,
     Identity,
     Injection,
@@ -54,6 +56,14 @@ def _coupling(transformer):
     return Coupling(even_odd(5, True), MLP(3, 2 * transformer.parameters, (7,), "tanh"), transformer())
 
 
+def _aligned():
+    layer = Alignment("circle", 4)
+    layer.initialise(
+        torch.randn(50, 4, generator=torch.Generator().manual_seed(5)) * torch.tensor([1.0, 2.0, 0.5, 1.0])
+    )
+    return layer
+
+
 LAYERS: dict[str, Callable[[], Injection]] = {
     "identity": lambda: Identity(3),
     "pad": lambda: Pad(2, 5),
@@ -80,6 +90,16 @@ LAYERS: dict[str, Callable[[], Injection]] = {
     "on-first-half": lambda: OnFirstHalf(ActNorm((2, 2, 3))),
     "logit": lambda: Logit(4, margin=0.05),
     "standardise": lambda: Standardise(torch.tensor([1.0, -2.0, 0.5]), torch.tensor([0.5, 2.0, 3.0])),
+    "alignment": lambda: _aligned(),
+    "circle": lambda: Embedding("circle"),
+    "torus": lambda: Embedding("torus:3"),
+    "ring-torus": lambda: Embedding("line*torus:2", ring=True),
+    "cylinder": lambda: Embedding("circle*line:2*circle"),
+    "sphere": lambda: Embedding("sphere"),
+    "sphere-and-more": lambda: Embedding("line*sphere*circle"),
+    "closed-chain": lambda: chain(
+        Embedding("line*circle"), Pad(3, 5), RealNVP(5, 2, (5,), zero_init=False), Logit(5, margin=0.05)
+    ),
     "real-nvp": lambda: RealNVP(5, layers=3, hidden=(8,), zero_init=False, mixing="free", actnorm=True),
     "real-nvp-residual": lambda: RealNVP(4, 2, (6, 6), network="residual", mask="halves", mixing="lu", zero_init=False),
     "real-nvp-leading": lambda: RealNVP(5, 3, (6, 6), network="residual", mask=2, zero_init=False),

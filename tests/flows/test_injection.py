@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from rectangular_flows.flows import Bijection, Injection, RealNVP, chain
-from tests.conftest import points, shaken
+from tests.conftest import on_space, points, shaken
 from tests.flows.layers import LAYERS
 
 NAMES = sorted(LAYERS)
@@ -125,7 +125,7 @@ def test_parameter_gradients_of_push(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_vmap_and_functional_call(name):
     layer = shaken(LAYERS[name]())
-    z = torch.randn(4, 2, *layer.in_shape, dtype=torch.float64)
+    z = on_space(layer, torch.randn(4, 2, *layer.in_shape, dtype=torch.float64))
     tangents = torch.randn(4, 2, 3, *layer.in_shape, dtype=torch.float64)
     flat = z.flatten(0, 1)
     expected = layer(flat).unflatten(0, (4, 2))

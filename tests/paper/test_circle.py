@@ -9,7 +9,7 @@ import rectangular_flows as rnf
 from rectangular_flows.cli import main
 from rectangular_flows.metrics import circle_fit
 from rectangular_flows.paper import circle, experiment
-from rectangular_flows.paper.circle import ML, PRESETS, TWO_STEP, Circle, CircleRun, Demo, Grid, summary
+from rectangular_flows.paper.circle import CLOSED, ML, PRESETS, TWO_STEP, Circle, CircleRun, Demo, Grid, summary
 from rectangular_flows.paper.experiment import Group
 from rectangular_flows.paper.options import Request
 from rectangular_flows.runs.jobs import train_job
@@ -118,14 +118,15 @@ def test_a_failed_setting_leaves_its_place_empty(tmp_path, monkeypatch):
 
 @pytest.fixture
 def trained(tmp_path, monkeypatch):
-    """The folder of a short demo, with both runs trained in this process."""
+    """The folder of a short demo, with all runs trained in this process."""
     monkeypatch.setattr(experiment, "run_jobs", lambda jobs, *_: [train_job(job, fresh=True) for job in jobs])
     assert main(["demo", "--epochs", "1", "--seed", "3", "--out", str(tmp_path / "demo")]) == 0
     return tmp_path / "demo"
 
 
 def test_the_demo_judges_both_methods_and_shows_each_under_its_name(trained):
-    folders = {ML: trained / "maximum-likelihood", TWO_STEP: trained / "two-step"}
+    folders = {ML: "maximum-likelihood", TWO_STEP: "two-step", CLOSED: "closed-latent-space"}
+    folders = {method: trained / name for method, name in folders.items()}
     numbers = json.loads((trained / "results.json").read_text())
     for method, folder in folders.items():
         kept = json.loads((folder / "circle.json").read_text())
@@ -140,7 +141,7 @@ def test_the_demo_judges_both_methods_and_shows_each_under_its_name(trained):
     runs = [(cell, CircleRun(**{k: v for k, v in numbers[cell.method][0].items() if k != "name"})) for cell in cells]
     found = [Group("circle", cell.method, runs=[(cell, run)]) for cell, run in runs]
     x = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    for shown, method, kind in zip(todo.results(found), (ML, TWO_STEP), ("ml", "two-step"), strict=True):
+    for shown, method, kind in zip(todo.results(found), folders, ("ml", "two-step", "ml"), strict=True):
         assert shown.name == method
         assert shown.fit.kl == pytest.approx(numbers[method][0]["kl"])
         torch.testing.assert_close(shown.flow.encode(x), rnf.load(folders[method]).encode(x))

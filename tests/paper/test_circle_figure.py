@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+import rectangular_flows as rnf
+from rectangular_flows.metrics import circle_fit
 from rectangular_flows.paper.circle_figure import circle_panels, draw_circle, draw_circle_grid
-from rectangular_flows.plots.circle import TRUE_TOP
+from rectangular_flows.plots.circle import TRUE_TOP, CircleResult
 from rectangular_flows.plots.style import BLUE, RED
 from tests.plots.drawn import saved, shows
 from tests.plots.test_circle import result
@@ -29,6 +31,21 @@ def test_maximum_likelihood_is_on_the_left_and_two_step_on_the_right(methods):
     assert panels.density[0].detail.startswith(f"KL {methods[0].fit.kl:.3f}")
     assert panels.density[2].detail.startswith(f"KL {methods[1].fit.kl:.3f}")
     assert panels.density[1].title == "von Mises ground truth"
+
+
+def test_a_closed_curve_comes_last(methods):
+    torch.manual_seed(0)
+    flow = rnf.RectangularFlow(rnf.flows.Identity(2), rnf.densities.UniformDensity("circle")).double()
+    closed = CircleResult("Closed latent space", flow, circle_fit(flow))
+    assert (closed.fit.gap, closed.fit.max_distance) == (0, pytest.approx(0, abs=1e-9))
+    assert closed.fit.mass == pytest.approx(1)
+    panels = circle_panels(*methods, closed)
+    for row in panels:
+        assert len(row) == 4
+        assert row[3].title.startswith("Closed latent space: ")
+        ribbon = row[3].layers[0]
+        np.testing.assert_allclose(ribbon.points[0], ribbon.points[-1], atol=1e-9)
+    np.testing.assert_allclose(panels.density[3].layers[0].values, 1 / (2 * math.pi))
 
 
 def test_scales_are_common_to_a_row(methods):

@@ -14,12 +14,19 @@ import torch
 from torch import Tensor, nn
 
 from ..flows.description import Described
+from ..flows.spaces import Space
 
 
 class Density(Described, nn.Module, ABC):
-    """A probability density on R^d with samples."""
+    """A probability density on a latent space, R^d unless it says otherwise, with samples."""
 
     features: int
+    """Coordinates of a point: d, and one more for every sphere in the latent space."""
+
+    @property
+    def space(self) -> Space:
+        """The latent space that it is a density on, with respect to its length, area or volume."""
+        return Space.lines(self.features)
 
     @abstractmethod
     def log_prob(self, z: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from ..kinds import Nothing
 
 if TYPE_CHECKING:
     from ..flows import Bijection
+    from ..flows.spaces import Space
     from .base import Density
 
 FEW_ROWS = 5_000  # below which a mixture generalises better than splines
@@ -32,6 +33,8 @@ class LatentKind:
             inside.
         starts_from_data: whether a density is to take something from data before training, by ``initialise``.
         trains: whether it has weights.
+        on: from these settings and a latent space that closes up to a density on it; None: there is none of the kind.
+        spheres: whether that space may have spheres.
     """
 
     name: str
@@ -40,6 +43,12 @@ class LatentKind:
     build: Callable[[Any, int], Density | Bijection]
     starts_from_data: bool = False
     trains: bool = True
+    on: Callable[[Any, Space], Density] | None = None
+    spheres: bool = True
+
+    def fits(self, space: Space) -> bool:
+        """Whether there is a density of this kind on that latent space."""
+        return space.flat or (self.on is not None and (self.spheres or "sphere" not in space.factors))
 
 
 LATENTS: dict[str, LatentKind] = {}
@@ -138,6 +147,39 @@ def _mixture(settings: Components, dim: int) -> Density:
     return MixtureDensity(dim, settings.latent_components)
 
 
+def _closed_splines(settings: Layers, space: Space) -> Density:
+    from .closed_splines import ClosedSplines
+
+    return ClosedSplines(str(space), settings.latent_layers, settings.latent_hidden)
+
+
+def _closed_mixture(settings: Components, space: Space) -> Density:
+    from .closed_mixture import ClosedMixture
+
+    return ClosedMixture(str(space), settings.latent_components)
+
+
+def _uniform(settings: Nothing, space: Space) -> Density:
+    from .uniform import UniformDensity
+
+    return UniformDensity(str(space))
+
+
+def latent_on(name: str, settings: Any, space: Space) -> Density | Bijection:
+    """The density of a kind on a latent space.
+
+    Raises:
+        ValueError: there is none of that kind on a space that closes up.
+    """
+    kind = LATENTS[name]
+    if space.flat:
+        return kind.build(settings, space.dimension)
+    if kind.on is None or not kind.fits(space):
+        known = ", ".join(each.name for each in LATENTS.values() if each.fits(space))
+        raise ValueError(f"no latent density {name!r} on the latent space {space}; there are {known}")
+    return kind.on(settings, space)
+
+
 def _affine(settings: Nothing, dim: int) -> Bijection:
     from ..flows import ActNorm
 
@@ -152,7 +194,15 @@ def _identity(settings: Nothing, dim: int) -> Bijection:
 
 for _kind in (
     LatentKind("realnvp", "affine couplings", RealNVPLayers, _realnvp),
-    LatentKind("spline", "splines in couplings, after a whitening", Layers, _coupled_spline, starts_from_data=True),
+    LatentKind(
+        "spline",
+        "splines in couplings, after a whitening",
+        Layers,
+        _coupled_spline,
+        starts_from_data=True,
+        on=_closed_splines,
+        spheres=False,
+    ),
     LatentKind(
         "autoregressive",
         "splines each of whose coordinates depends on all before it: better in many dimensions, slower to sample",
@@ -160,15 +210,23 @@ for _kind in (
         _spline,
         starts_from_data=True,
     ),
-    LatentKind("mixture", "of Gaussians: for few rows in many dimensions", Components, _mixture, starts_from_data=True),
+    LatentKind(
+        "mixture",
+        "of Gaussians: for few rows in many dimensions",
+        Components,
+        _mixture,
+        starts_from_data=True,
+        on=_closed_mixture,
+    ),
     LatentKind(
         "auto",
         f"a mixture below {FEW_ROWS:,} rows, splines above",
         AutoSettings,
         _mixture,
         starts_from_data=True,
+        on=_closed_mixture,
     ),
     LatentKind("affine", "a Gaussian with a learned shift and scale", Nothing, _affine),
-    LatentKind("identity", "the standard Gaussian", Nothing, _identity, trains=False),
+    LatentKind("identity", "the standard Gaussian", Nothing, _identity, trains=False, on=_uniform),
 ):
     register_latent(_kind)

@@ -45,6 +45,8 @@ class Scatter(Described, nn.Module):
         size: D, entries of a row.
         floors: of the variances of both mixtures, in whitened units.
         cells: of a part that takes the columns one after another; 0: without it.
+        flat: D′ where the latent space closes up, and u has more coordinates: those of the embedded z, of which the first
+            ``latent_dim`` are, offsets from it, and z′. The second part is then the first once more. 0: it does not.
     """
 
     weights: Tensor
@@ -62,11 +64,12 @@ class Scatter(Described, nn.Module):
         size: int | None = None,
         floors: Sequence[float] = (1e-4, 1e-4),
         cells: int = 0,
+        flat: int = 0,
     ):
         super().__init__()
         self.latent_dim, self.features, self.dropped = latent_dim, features, tuple(dropped)
         self.joint = MixtureDensity(features, components, floor=floors[0])
-        self.plain = MixtureDensity(features, plain_components, floor=floors[1])
+        self.plain = MixtureDensity(flat or features, plain_components, floor=floors[1])
         self.columns = ColumnwiseDensity(size or features, cells) if cells else None
         parts = len(PARTS) if cells else len(PARTS) - 1
         self.register_buffer("weights", torch.full((parts,), 1 / parts))
@@ -104,7 +107,8 @@ class Scatter(Described, nn.Module):
         counts, floors = (joint.components, plain.components), (joint.floor, plain.floor)
         columns = ColumnwiseDensity.started(train.y.float(), seed) if steps else None
         size, cells = train.y.shape[1], 0 if columns is None else columns.cells
-        scatter = cls(latent_dim, train.u.shape[1], *counts, train.dropped, size, floors, cells).double()
+        flat = train.w.shape[1] if train.u.shape[1] > train.w.shape[1] else 0
+        scatter = cls(latent_dim, train.u.shape[1], *counts, train.dropped, size, floors, cells, flat).double()
         scatter.joint.load_state_dict(joint.state_dict())
         scatter.plain.load_state_dict(plain.state_dict())
         if train.dropped:
@@ -147,6 +151,8 @@ class Scatter(Described, nn.Module):
         joint = _log_prob(self.joint, u)
         given = joint - _log_prob(self.joint, u[:, : self.latent_dim])
         manifold = at.latent_log_prob.double() + given
+        if u.shape[1] > at.w.shape[1]:  # a mixture of embedded coordinates is no density in R^D
+            joint = manifold
         value = torch.stack([manifold + log_det, joint + log_det, _log_prob(self.plain, at.w.double())], dim=1)
         if self.dropped:
             scale = self.log_scales.double()

@@ -217,9 +217,9 @@ def _torn(flow: RectangularFlow, rows: Tensor, reach: float) -> float:
 
     view, at = flow.in_model_units, _array(rows)
     partner = torch.from_numpy(NearestNeighbors(n_neighbors=2).fit(at).kneighbors(at)[1][:, 1]).to(rows.device)
-    z = flow.in_batches(view.encode, rows)
+    z, space = flow.in_batches(view.encode, rows), flow.latent.space
     here = _array(flow.in_batches(view.decode, z))
-    there, middle = here[partner.cpu().numpy()], _array(flow.in_batches(view.decode, (z + z[partner]) / 2))
+    there, middle = here[partner.cpu().numpy()], _array(flow.in_batches(view.decode, space.between(z, z[partner])))
     off = np.linalg.norm(middle - (here + there) / 2, axis=1)
     apart = np.linalg.norm(here - there, axis=1)
     return float((~(off <= np.maximum(2 * apart, reach))).mean())
@@ -230,7 +230,8 @@ def _numerics(flow: RectangularFlow, rows: Tensor) -> Numerics:
     z = flow.in_batches(view.encode, rows)
     try:
         back = flow.in_batches(view.encode, flow.in_batches(view.decode, z))
-        trip = ((back - z).norm(dim=1) / (1 + z.norm(dim=1))).double().cpu().numpy()
+        off = flow.latent.space.difference(back, z)
+        trip = (off.norm(dim=1) / (1 + z.norm(dim=1))).double().cpu().numpy()
     except NumericalError:
         trip = np.full(len(z), np.inf)
     few = z[: max(1, min(_JACOBIANS, 20_000_000 // (flow.latent_dim * flow.ambient_dim)))]

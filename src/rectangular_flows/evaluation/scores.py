@@ -192,7 +192,7 @@ def _score_batch(
     except trouble:
         if len(x) > 1:
             return Scores.cat([_score_batch(flow, part, check, trouble) for part in x.tensor_split(2)])
-    none = torch.full((1, flow.latent_dim), torch.nan).to(x)
+    none = torch.full((1, flow.latent.features), torch.nan).to(x)
     low, distance, model_distance = none[:, 0], *(torch.full((1,), torch.inf, dtype=torch.float64) for _ in range(2))
     y, ambient, smooth = torch.full_like(x, torch.nan), low.double(), low.double()
     with torch.no_grad():
@@ -248,7 +248,7 @@ def calibrate(
     folds = torch.arange(len(known)) % count
     for fold in range(count if count >= _LEAST_FOLDS else 0):
         inside = folds == fold
-        scatter = Scatter.fitted(at[~inside], at[inside], flow.latent_dim, like=flow.scatter)
+        scatter = Scatter.fitted(at[~inside], at[inside], flow.scatter.latent_dim, like=flow.scatter)
         values[inside] = scatter.log_prob(at[inside]).cpu() + unit[inside]
     distance = neighbour_distance(reference, reference, themselves=True)
     return Calibration.of(replace(found, smooth_log_prob=values), reference, distance)

@@ -4,6 +4,7 @@ from typing import Any
 
 from . import transformers
 from .actnorm import ActNorm
+from .alignment import Alignment
 from .coupling import (
     AffineCoupling,
     CheckerboardMask,
@@ -21,6 +22,7 @@ from .multiscale import OnFirstHalf, Split, Squeeze
 from .networks import MLP, Constant, Network, ResidualConvNet, ResidualMLP
 from .pad import Pad
 from .realnvp import MultiscaleRealNVP, RealNVP, square_multiscale_realnvp
+from .spaces import Embedding, Space
 from .transformers import Transformer, register_transformer
 from .units import Logit, Standardise
 
@@ -28,12 +30,14 @@ __all__ = [
     "MLP",
     "ActNorm",
     "AffineCoupling",
+    "Alignment",
     "Bijection",
     "BijectiveChain",
     "Chain",
     "CheckerboardMask",
     "Constant",
     "Coupling",
+    "Embedding",
     "FreeLinear",
     "Identity",
     "Injection",
@@ -50,6 +54,7 @@ __all__ = [
     "ResidualConvNet",
     "ResidualMLP",
     "SliceMask",
+    "Space",
     "Split",
     "Squeeze",
     "Standardise",

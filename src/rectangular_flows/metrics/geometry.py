@@ -31,11 +31,11 @@ class CircleFit:
     mean_distance: float
     """Mean distance of the curve to the circle under the model."""
     max_distance: float
-    """The largest distance over the central 99 % of the model's mass."""
+    """The largest distance over the central 99 % of the model's mass; over all of a curve that closes."""
     speed_spread: float
     """Standard deviation over mean of ‖f′(z)‖ under the model."""
     gap: float
-    """Angle, in degrees, that the central 99.9 % of the curve leaves open."""
+    """Angle, in degrees, that the central 99.9 % of the curve leaves open; all of a curve that closes."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,13 @@ class Curve:
 
 @torch.no_grad()
 def trace_curve(flow: RectangularFlow, count: int = 40_001, tail: float = 1e-6) -> Curve:
-    """The curve z ↦ f(z) of a flow with d = 1, between the model's quantiles ``tail`` and 1 − ``tail``."""
+    """The curve z ↦ f(z) of a flow with d = 1: all of one that closes, else between quantiles ``tail`` and 1 − ``tail``."""
     if flow.latent_dim != 1:
         raise ValueError(f"expected a flow with latent dimension 1; got {flow.latent_dim}")
-    ends = _quantiles(flow, torch.tensor([tail, 1 - tail], dtype=torch.float64))
-    z = torch.linspace(float(ends[0]), float(ends[1]), count, dtype=torch.float64)
+    low, high = -math.pi, math.pi
+    if flow.latent.space.flat:
+        low, high = _quantiles(flow, torch.tensor([tail, 1 - tail], dtype=torch.float64)).tolist()
+    z = torch.linspace(low, high, count, dtype=torch.float64)
     flow64 = _in_double(flow)
     points = flow64.decode(z.unsqueeze(1))
     L = flow64.log_volume(z.unsqueeze(1))
@@ -86,8 +88,9 @@ def circle_fit(flow: RectangularFlow) -> CircleFit:
     true_log = von_mises_log_density(centres).log_softmax(0)
     distance = (middle.norm(dim=1) - 1).abs()
     cumulative = curve.probability.cumsum(0) / curve.probability.sum()
-    central = (cumulative > 0.005) & (cumulative < 0.995)
-    wide = (cumulative > 0.0005) & (cumulative < 0.9995)
+    closed = not flow.latent.space.flat
+    central = (cumulative > 0.005) & (cumulative < 0.995) | closed
+    wide = (cumulative > 0.0005) & (cumulative < 0.9995) | closed
     length = (curve.points[1:] - curve.points[:-1]).norm(dim=1)
     weight = curve.probability / curve.probability.sum()
     speed = (curve.speed[1:] + curve.speed[:-1]) / 2

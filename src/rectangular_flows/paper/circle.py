@@ -30,7 +30,7 @@ from .circle_figure import draw_circle, draw_circle_grid
 from .experiment import Cell, Experiment, Group, Table, Verdict
 from .options import Request
 
-ML, TWO_STEP = "Maximum likelihood", "Two-step"
+ML, TWO_STEP, CLOSED = "Maximum likelihood", "Two-step", "Closed latent space"
 PRESETS = {
     ML: "circle",
     TWO_STEP: "circle-baseline",
@@ -157,12 +157,12 @@ class Grid(Circle):
 
 
 class Demo(Circle):
-    """Our two presets with one seed, the paper's first figure, and a page for newcomers."""
+    """Our presets with one seed, the paper's first figure and a closed curve beside it, and a page for newcomers."""
 
     title = "The von Mises circle"
     picture = (
         "circle.png",
-        "Six panels: densities and speeds along the learned curves of both methods, the truth, and the latent coordinates",
+        "Eight panels: densities and speeds along the learned curves of three methods, the truth, and latent coordinates",
         "",
     )
     every_run = True
@@ -179,22 +179,25 @@ class Demo(Circle):
 
     def cells(self, data: str) -> list[Cell]:
         cells = []
-        for method in (ML, TWO_STEP):
+        for method in (ML, TWO_STEP, CLOSED):
             folder = self.folder / method.lower().replace(" ", "-")
-            job = preset_job(method, PRESETS[method], folder, self.seed, self.request.epochs)
+            job = preset_job(
+                method, {**PRESETS, CLOSED: "circle-closed"}[method], folder, self.seed, self.request.epochs
+            )
             cells.append(Cell(data, method, self.seed, job))
         return cells
 
     def verdicts(self, groups: Groups) -> list[Verdict]:
         return []  # runs may be short
 
-    def results(self, groups: Groups) -> tuple[CircleResult, CircleResult]:
-        """Maximum likelihood and the two-step method, as the figure shows them."""
+    def results(self, groups: Groups) -> tuple[CircleResult, CircleResult, CircleResult]:
+        """Maximum likelihood, the two-step method and the closed curve, as the figure shows them."""
         found = {cell.method: _result(cell, fit) for group in groups for cell, fit in group.runs}
-        return found[ML], found[TWO_STEP]
+        return found[ML], found[TWO_STEP], found[CLOSED]
 
     def figure(self, groups: Groups) -> Figure:
-        return draw_circle(*self.results(groups), von_mises_circle(5_000, seed=self.seed + 20_000))
+        ml, two_step, closed = self.results(groups)
+        return draw_circle(ml, two_step, von_mises_circle(5_000, seed=self.seed + 20_000), closed)
 
     def page(self, groups: Groups, tables: Sequence[Table], verdicts: Sequence[Verdict]) -> Page:
         fits = {group.method: group.results[0] for group in groups}
@@ -206,7 +209,7 @@ class Demo(Circle):
         ]
         return Page(
             "A density on a circle",
-            "Rectangular flows on the von Mises circle: maximum likelihood beside the two-step method.",
+            "Rectangular flows on the von Mises circle: maximum likelihood beside the two-step method, and a closed curve.",
             [
                 Section("In short", [_cards(fits[ML], fits[TWO_STEP]), Text(_WHAT)]),
                 Section("What was learned", [Picture(self.folder / file, alt), Text(_FIGURE)]),
@@ -276,7 +279,8 @@ _FIGURE = """
 density that the model has there (lines).
 
 An open curve cannot close: its ends meet at the bottom, where points are fewest, and their last stretches lead away from the
-circle. They carry next to no probability.
+circle. They carry next to no probability. **On the right** the map starts from a circle instead of a line
+(`--latent-space circle`): the curve closes, and nothing is left over.
 """
 _NEXT = """
 rnf fit your-table.csv --latent-dim 2 --out runs/mine   # learn a surface in your own data

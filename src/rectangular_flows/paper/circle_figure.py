@@ -29,19 +29,25 @@ _BINS = np.linspace(-4, 4, 81)
 
 
 class CirclePanels(NamedTuple):
-    """Three panels above, maximum likelihood on the left and the two-step method on the right, and three below."""
+    """Three panels above, maximum likelihood on the left and the two-step method on the right, and three below.
 
-    density: tuple[Panel, Panel, Panel]
-    speed: tuple[Panel, Panel, Panel]
+    With a closed curve, one more of each.
+    """
+
+    density: tuple[Panel, ...]
+    speed: tuple[Panel, ...]
 
 
-def circle_panels(ml: CircleResult, two_step: CircleResult, data: Tensor) -> CirclePanels:
+def circle_panels(
+    ml: CircleResult, two_step: CircleResult, data: Tensor, closed: CircleResult | None = None
+) -> CirclePanels:
     """Densities of both methods around the truth; their speeds around what their latent densities have to learn.
 
     Args:
         ml: maximum likelihood.
         two_step: the baseline.
         data: points (N, 2) to encode.
+        closed: maximum likelihood with a circle as latent space.
     """
     left, right = (trace_curve(result.flow, 4001, tail=1e-4) for result in (ml, two_step))
     top = max(TRUE_TOP, *(float(curve.density.quantile(0.99)) for curve in (left, right)))
@@ -55,21 +61,23 @@ def circle_panels(ml: CircleResult, two_step: CircleResult, data: Tensor) -> Cir
         Scale(limits=(0, 1.25 * _highest(layers)), ticks=MaxNLocator(4)),
         legend="upper right",
     )
-    return CirclePanels(
-        (density_panel(ml, left, top), truth_panel(top), density_panel(two_step, right, top)),
-        (speed_panel(ml, left), latent, speed_panel(two_step, right)),
-    )
+    density = (density_panel(ml, left, top), truth_panel(top), density_panel(two_step, right, top))
+    speed = (speed_panel(ml, left), latent, speed_panel(two_step, right))
+    if closed is None:
+        return CirclePanels(density, speed)
+    curve = trace_curve(closed.flow, 4001)
+    return CirclePanels((*density, density_panel(closed, curve, top)), (*speed, speed_panel(closed, curve)))
 
 
-def draw_circle(ml: CircleResult, two_step: CircleResult, data: Tensor) -> Figure:
+def draw_circle(ml: CircleResult, two_step: CircleResult, data: Tensor, closed: CircleResult | None = None) -> Figure:
     """Draw what :func:`circle_panels` gives."""
-    panels = circle_panels(ml, two_step, data)
-    figure = sheet(11, 7.6, h_pad=0.12)
-    axes = figure.subplots(2, 3)
-    density, _, _ = (draw_circle_panel(axis, panel) for axis, panel in zip(axes[0], panels.density, strict=True))
-    speed = draw_circle_panel(axes[1, 0], panels.speed[0])
+    panels = circle_panels(ml, two_step, data, closed)
+    count = len(panels.density)
+    figure = sheet(11 + 3.4 * (count - 3), 7.6, h_pad=0.12)
+    axes = figure.subplots(2, count)
+    density, *_ = [draw_circle_panel(axis, panel) for axis, panel in zip(axes[0], panels.density, strict=True)]
     draw_panel(axes[1, 1], panels.speed[1])
-    draw_circle_panel(axes[1, 2], panels.speed[2])
+    speed, *_ = [draw_circle_panel(axes[1, i], panels.speed[i]) for i in range(count) if i != 1]
     figure.colorbar(density, ax=axes[0, :].tolist(), label=DENSITY_LABEL, shrink=0.8, pad=0.015)
     figure.colorbar(speed, ax=axes[1, :].tolist(), label=SPEED_LABEL, shrink=0.8, pad=0.015)
     return figure

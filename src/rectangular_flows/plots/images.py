@@ -113,8 +113,7 @@ def draw_latent_grid(flow: RectangularFlow, side: int = 20) -> Figure:
 def draw_interpolations(flow: RectangularFlow, first: Tensor, second: Tensor, heading: str, steps: int = 10) -> Figure:
     """A row for each pair of images: the first, a straight line between their coordinates on the manifold, the second."""
     a, b = flow.encode(first), flow.encode(second)
-    share = torch.linspace(0, 1, steps, dtype=a.dtype, device=a.device)[:, None, None]
-    lines = (a * (1 - share) + b * share).flatten(0, 1)
+    lines = torch.cat([flow.latent.space.between(a, b, i / (steps - 1)) for i in range(steps)])
     between = as_bytes(_decoded(flow, lines)).reshape(steps, *first.shape)
     rows = [as_bytes(first), beside(list(between), 1), as_bytes(second)]
     picture = mosaic(beside(rows, _apart(first)), 1, gap=(2, 0))

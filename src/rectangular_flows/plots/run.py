@@ -76,6 +76,6 @@ def _image_drawings(flow: RectangularFlow, images: Tensor, which: str) -> list[D
         "reconstructions": (reconstructions, f"{kind} images, and what the manifold has in their place."),
         "lines": (lines, f"Straight lines on the manifold between the coordinates of two {which} images."),
     }
-    if flow.latent_dim == 2:
+    if flow.latent.features == 2:
         figures["plane"] = (draw_latent_grid(flow), "The whole manifold, by its two coordinates.")
     return [Drawing(name, figure, caption, DPI) for name, (figure, caption) in figures.items()]

@@ -10,8 +10,9 @@ import torch
 
 from .. import flows
 from ..data.rows import Rows, shuffled, take
-from ..densities.registry import FEW_ROWS, LATENTS
+from ..densities.registry import FEW_ROWS, LATENTS, latent_on
 from ..flows.allowance import Allowance, AllowanceError
+from ..flows.spaces import Embedding, Space
 from ..manifold import RectangularFlow
 from ..settings import ModelSettings
 from ..settings.model import Couplings, MultiscaleSettings, PrincipalSettings, RealNVPSettings
@@ -63,19 +64,21 @@ def build_flow(
         chosen = settings.ambient.settings
         shared = {"scale": settings.scale.name, **vars(settings.scale.settings), "zero_init": settings.zero_init}
         units, name = _units(settings, train), settings.latent.name
+        space = Space.lines(dim) if settings.latent_space is None else Space.of(settings.latent_space)
         if name == "auto":
-            name = "mixture" if len(train) < FEW_ROWS else "spline"
+            name = "mixture" if len(train) < FEW_ROWS or "sphere" in space.factors else "spline"
         latent = LATENTS[name]
         try:
             with Allowance(machine_memory() / _MOST_SHARE):
-                ambient, outer, pad = _PARTS[settings.ambient.name](chosen, shared, units, train, dim)
-                density = latent.build(settings.latent.settings, dim)
+                ambient, outer, pad = _PARTS[settings.ambient.name](chosen, shared, units, train, space)
+                density = latent_on(name, settings.latent.settings, space)
         except AllowanceError as error:
             raise ValueError(f"expected a model that fits this machine; got one of {error}. {_SMALLER}") from error
         for layer in outer:
             if isinstance(layer, flows.Standardise):
                 _check_precision(layer, dtype, columns)
-        flow = RectangularFlow(ambient, density, outer, pad=pad).to(dtype)
+        named = None if space.flat else str(space)
+        flow = RectangularFlow(ambient, density, outer, pad=pad, latent_space=named).to(dtype)
         if chosen.starts_from_data or latent.starts_from_data:
             # images are in the order of their files, which may be that of their classes
             some = shuffled(len(train), seed)[:_ROWS] if images else slice(_ROWS)
@@ -83,36 +86,49 @@ def build_flow(
     return flow
 
 
-def _realnvp(settings: RealNVPSettings, shared: Shared, units: Units, train: Rows, dim: int) -> Parts:
+def _room(space: Space, size: int) -> tuple[int, list[flows.Injection]]:
+    """Dimensions that a latent space takes of so many; for one that closes up, the layer that lays them along the data."""
+    if space.flat:
+        return space.dimension, []
+    embedding = Embedding.within(space, size)
+    return embedding.out_shape[0], [flows.Alignment(str(space), size, embedding.ring)]
+
+
+def _realnvp(settings: RealNVPSettings, shared: Shared, units: Units, train: Rows, space: Space) -> Parts:
     """Couplings in R^D, along the principal components or not."""
     columns = train.shape[1]
+    taken, aligned = _room(space, columns)
     ambient = flows.RealNVP(columns, settings.layers, settings.hidden, **_couplings(settings), **shared)
-    rotation = [flows.OrthonormalEmbedding(columns, columns, tail=settings.pca_tail)] if settings.pca else []
-    return ambient, [*rotation, *units], flows.Pad(dim, columns, order="first" if settings.pca else "random")
+    rotation = aligned or [flows.OrthonormalEmbedding(columns, columns, tail=settings.pca_tail)]
+    order: Any = "first" if settings.pca else "random"
+    return ambient, [*(rotation if settings.pca else []), *units], flows.Pad(taken, columns, order=order)
 
 
-def _principal(settings: PrincipalSettings, shared: Shared, units: Units, train: Rows, dim: int) -> Parts:
+def _principal(settings: PrincipalSettings, shared: Shared, units: Units, train: Rows, space: Space) -> Parts:
     """Couplings between the d leading principal components and the next ones, D′ in all, in units of their deviations.
 
     While the couplings are the identity the manifold is that of PCA, and its coordinates are white.
     """
-    size = prod(train.shape[1:])
+    size, dim = prod(train.shape[1:]), space.dimension
     directions = min(settings.directions, size, max(1, min(len(train), _ROWS) - 1))
     if not dim < directions:
         raise ValueError(
             f"expected a latent dimension below the number of directions, {directions} (--directions, columns or rows); "
             f"got {dim}"
         )
-    ambient = flows.RealNVP(directions, settings.layers, settings.hidden, mask=dim, **_couplings(settings), **shared)
+    taken, aligned = _room(space, directions)
+    mask = min(taken, directions - 1)
+    ambient = flows.RealNVP(directions, settings.layers, settings.hidden, mask=mask, **_couplings(settings), **shared)
     embedding = flows.OrthonormalEmbedding(directions, tuple(train.shape[1:]), tail=settings.pca_tail)
-    return ambient, [flows.ActNorm(directions), embedding, *units], flows.Pad(dim, directions, order="first")
+    outer = [*aligned, flows.ActNorm(directions), embedding, *units]
+    return ambient, outer, flows.Pad(taken, directions, order="first")
 
 
-def _multiscale(settings: MultiscaleSettings, shared: Shared, units: Units, train: Rows, dim: int) -> Parts:
+def _multiscale(settings: MultiscaleSettings, shared: Shared, units: Units, train: Rows, space: Space) -> Parts:
     """The paper's flow of images."""
     _, channels, height, width = train.shape
     ambient = flows.MultiscaleRealNVP((channels, height, width), settings.channels, settings.blocks, **shared)
-    return ambient, units, flows.Pad(dim, ambient.in_shape)
+    return ambient, units, flows.Pad(_room(space, prod(ambient.in_shape))[0], ambient.in_shape)
 
 
 _PARTS: dict[str, Callable[..., Parts]] = {"realnvp": _realnvp, "principal": _principal, "multiscale": _multiscale}

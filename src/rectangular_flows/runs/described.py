@@ -16,7 +16,9 @@ def describe_run(run: SavedRun) -> list[str]:
     """The model, what it was trained on and for how long, its columns, and the settings that are not the defaults."""
     flow, images = run.flow, run.flow.kind == "image"
     within = f"images of {'×'.join(map(str, flow.data_shape))}" if images else f"{flow.ambient_dim} columns"
-    lines = [f"{run.path}: a manifold of dimension {flow.latent_dim} in {within}, {flow.dtype}".replace("torch.", "")]
+    closed = "" if flow.latent.space.flat else f" (latent space {flow.latent.space})"
+    model = f"a manifold of dimension {flow.latent_dim}{closed} in {within}, {flow.dtype}".replace("torch.", "")
+    lines = [f"{run.path}: {model}"]
     if not run.trained:
         kind = "a saved estimator" if "estimator" in run.facts else "a model saved by itself"
         return [*lines, kind, *([] if images else [_columns(run)])]

@@ -48,12 +48,23 @@ class FitSettings:
             Traceback (most recent call last):
             ValueError: bound is for scale = tanh; this run has scale = exp. Leave it out, or add --scale tanh
         """
-        sifted = settings_table().sift(values, base)
+        sifted = settings_table().sift({**values, **_latent_for(values, base or {})}, base)
         return cls(**{name: make(root, sifted) for name, root in _ROOTS.items()})
 
     def flat(self) -> dict[str, Any]:
         """The settings that apply, by name: the inverse of :meth:`from_flat`."""
         return settings_table().sift({}, {**flat(self.data), **flat(self.model), **flat(self.training)})
+
+
+def _latent_for(values: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
+    """The latent density of a space that closes up, where none is given and that of the base is for others."""
+    space = {**base, **values}.get("latent_space")
+    if "latent" in values or space in (None, "none"):
+        return {}
+    from ..flows.spaces import Space  # imports torch
+
+    kind = LATENTS.get(base.get("latent", ModelSettings().latent.name))
+    return {} if kind is None or kind.fits(Space.of(space)) else {"latent": "auto"}
 
 
 def settings_table() -> Table:

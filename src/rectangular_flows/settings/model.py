@@ -138,6 +138,8 @@ class ModelSettings:
 
     Args:
         latent_dim: dimension of the manifold; "auto" estimates it (see rnf dimension).
+        latent_space: what the manifold is an image of, if it closes up: "circle", "torus:2", "sphere", or a product such as
+            "line*circle"; its dimension is then that of the manifold. none: lines, as many as latent_dim.
         ambient: network of the decoder: "realnvp" (tables), "principal" (in the leading principal components only: images,
             wide tables) or "multiscale" (images, as published).
         scale: of the couplings: "tanh" (bounded), "exp" (as published) or "sigmoid".
@@ -149,12 +151,27 @@ class ModelSettings:
     """
 
     latent_dim: int | Literal["auto"] | None = None
+    latent_space: str | None = None
     ambient: Chosen = choice(AMBIENTS, "realnvp")
     scale: Chosen = choice({"tanh": Bounded, "exp": Nothing, "sigmoid": Nothing}, "tanh")
     zero_init: bool = True
     latent: Chosen = choice(lambda: {name: kind.settings for name, kind in LATENTS.items()}, "realnvp")
     standardise: bool = only(True, _TABLES)
     pixels: Chosen = choice({"logit": Logit, "plain": Nothing}, "logit", for_data("images", "image"))
+
+    def __post_init__(self) -> None:
+        if self.latent_space is None:
+            return
+        from ..flows.spaces import Space  # imports torch
+
+        space = Space.of(self.latent_space)
+        if self.latent_dim not in (None, "auto", space.dimension):
+            raise ValueError(
+                f"the latent space {space} has dimension {space.dimension}; got latent_dim {self.latent_dim}. Leave one of "
+                "them out"
+            )
+        object.__setattr__(self, "latent_space", str(space))
+        object.__setattr__(self, "latent_dim", space.dimension)
 
 
 def _check_counts(settings: Any, *names: str) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..flows.injection import Injection, forward_through, linearize_through, push_through
+from ..flows.spaces import local_chart
 from .bundle import HasLayers, basis, core_and_tail, log_volume
 from .codimension import codimension_log_volume, codimension_of
 
@@ -51,6 +52,7 @@ class Exact:
     def __call__(self, flow: HasLayers | Injection, z: Tensor) -> tuple[Tensor, Tensor]:
         """(f(z), ½ log det J(z)ᵀJ(z)) for z of shape (B, d)."""
         core, tail = core_and_tail(flow, z)
+        core, z = local_chart(core, z)
         if not core:  # isometric altogether
             return forward_through(tail, z), z.new_zeros(z.shape[:1])
         if self._use_codimension(core, z.shape[-1]):
@@ -108,6 +110,7 @@ def two_log_volumes(whole: HasLayers, model: HasLayers, z: Tensor) -> tuple[Tens
         return x, L, x, L
     if not core or any(exact._use_codimension(links, z.shape[1]) for links in (core, whole.layers())):
         return *exact(whole, z), *exact(model, z)
+    core, z = local_chart(core, z)
     y, tangents = push_through(core, z, basis(z))
     model_L = log_volume(tangents.flatten(2))
     y, tangents = push_through(tail, y, tangents)

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from ..densities.base import draw_normal
 from ..flows.injection import Injection, forward_through, linearize_through
+from ..flows.spaces import local_chart
 from .bundle import HasLayers, check_jacobian, core_and_tail
 from .solvers import Solver, as_solver
 
@@ -69,6 +70,7 @@ class Stochastic:
     def __call__(self, flow: HasLayers | Injection, z: Tensor) -> tuple[Tensor, Tensor]:
         """(f(z), a surrogate whose gradient estimates that of L) for z of shape (B, d)."""
         core, tail = core_and_tail(flow, z)
+        core, z = local_chart(core, z)
         if not core:  # isometric altogether
             return forward_through(tail, z), z.new_zeros(z.shape[:1])
         x, tangent_map = linearize_through(core, z)
