@@ -1,10 +1,15 @@
+import os
+
+# Tests run in as many processes as there are cores: more threads than that only wait for each other. What reads this
+# (OpenBLAS, scikit-learn) does so when it is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import pytest
 import torch
 
 from rectangular_flows.flows import Injection, tangents
 from tests.pictures import _pictures, _trained, here, pictures  # noqa: F401 (fixtures)
 
-# tests run in as many processes as there are cores; more threads than that only wait for each other
 torch.set_num_threads(1)
 
 
