@@ -10,7 +10,7 @@ import rectangular_flows as rnf
 from rectangular_flows.cli.fit import _name
 from rectangular_flows.runs.saved import SavedRun
 from rectangular_flows.settings import FitSettings
-from tests.cli.command import complaint, helix, refused, run, run_apart, start
+from tests.cli.command import complaint, helix, refused, run, start
 
 
 @pytest.fixture(scope="module")
