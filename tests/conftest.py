@@ -1,4 +1,9 @@
+import os
 from pathlib import Path
+
+# Tests run in as many processes as there are cores: more threads than that only wait for each other. What reads this
+# (OpenBLAS, scikit-learn) does so when it is imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import pytest
 import torch
@@ -7,7 +12,6 @@ from rectangular_flows.flows import Chain, Embedding, Injection, tangents
 from tests import tally
 from tests.pictures import _pictures, _trained, here, pictures  # noqa: F401 (fixtures)
 
-# tests run in as many processes as there are cores; more threads than that only wait for each other
 torch.set_num_threads(1)
 
 

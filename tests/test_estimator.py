@@ -33,7 +33,7 @@ def helix(rows=300, seed=0):
 
 @pytest.fixture(scope="module")
 def fitted():
-    settings = {"latent_dim": 1, "epochs": 40, "batch_size": 100, "learning_rate": 1e-2, "random_state": 0}
+    settings = {"latent_dim": 1, "epochs": 20, "batch_size": 100, "learning_rate": 1e-2, "random_state": 0}
     return rnf.RectangularFlowEstimator(**settings).fit(helix(1000))
 
 
@@ -113,7 +113,7 @@ def test_in_a_pipeline_and_a_grid():
 
 def test_outliers():
     X = helix(1000)
-    settings = {"latent_dim": 1, "epochs": 40, "batch_size": 100, "learning_rate": 3e-3, "random_state": 0}
+    settings = {"latent_dim": 1, "epochs": 20, "batch_size": 100, "learning_rate": 3e-3, "random_state": 0}
     detector = rnf.RectangularFlowOutlierDetector(contamination=0.05, **settings).fit(X)
     alarms = int(np.sum(detector.predict(helix(1000, seed=3)) == -1))
     assert 20 <= alarms <= 90  # of 50 expected; the threshold itself comes from some 200 rows

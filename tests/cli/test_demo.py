@@ -4,11 +4,11 @@ import pytest
 
 import rectangular_flows as rnf
 from tests.browser import opened_in_a_browser
-from tests.cli.command import refused, run
+from tests.cli.command import complaint, run
 
 
 def test_both_methods_a_figure_and_a_page(tmp_path):
-    done = run("demo", "--epochs", 3, "--out", tmp_path / "new" / "demo")
+    done = run("demo", "--epochs", 1, "--out", tmp_path / "new" / "demo")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "new" / "demo"
     for name in ("circle.png", "report.html"):
@@ -21,4 +21,4 @@ def test_both_methods_a_figure_and_a_page(tmp_path):
 
 def test_where_nothing_can_be_written(tmp_path):
     (tmp_path / "file").write_text("")
-    refused("demo", "--out", tmp_path / "file" / "demo")
+    complaint("demo", "--out", tmp_path / "file" / "demo")

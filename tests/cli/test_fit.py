@@ -10,7 +10,7 @@ import rectangular_flows as rnf
 from rectangular_flows.cli.fit import _name
 from rectangular_flows.runs.saved import SavedRun
 from rectangular_flows.settings import FitSettings
-from tests.cli.command import complaint, helix, refused, run, run_apart, start
+from tests.cli.command import complaint, helix, refused, run, start
 
 
 @pytest.fixture(scope="module")
@@ -105,9 +105,9 @@ def test_bad_data(tmp_path):
 def straight(tmp_path_factory):
     """A run that nothing disturbs, and the arguments that made it."""
     folder = tmp_path_factory.mktemp("straight")
-    options = ["--latent-dim", 1, "--epochs", 15, "--layers", 2, "--volume", "stochastic"]
-    arguments = ["fit", helix(folder / "helix.csv", rows=2000), *options]
-    done = run_apart(*arguments, "--out", folder / "run", "--quiet")
+    options = ["--latent-dim", 1, "--epochs", 12, "--layers", 2, "--volume", "stochastic"]
+    arguments = ["fit", helix(folder / "helix.csv", rows=1000), *options]
+    done = run(*arguments, "--out", folder / "run", "--quiet")
     assert done.returncode == 0, done.stderr
     assert done.stdout == ""
     return folder / "run", arguments
@@ -132,7 +132,7 @@ def test_stopped_and_resumed_is_as_if_never_stopped(straight, tmp_path, number):
     assert how, error
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    resumed = run_apart(*how[1].split(), cwd=elsewhere)  # from another folder, with no other argument
+    resumed = run(*how[1].split(), cwd=elsewhere)  # from another folder, with no other argument
     assert resumed.returncode == 0, resumed.stderr
     for name in ("model.safetensors", "model.json"):
         same = (tmp_path / "stopped" / name).read_bytes() == (undisturbed / name).read_bytes()

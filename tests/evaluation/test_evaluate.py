@@ -99,7 +99,7 @@ class Shaped(flows.Injection):
 
 
 def test_the_truth_is_used_where_it_is_known():
-    flow = shaken(RectangularFlow(flows.RealNVP(2), flows.RealNVP(1)))
+    flow = shaken(RectangularFlow(flows.RealNVP(2, 2, (8,)), flows.RealNVP(1, 1)))
     angle = np.random.default_rng(0).uniform(0, 6, 40)
     rows = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     settings = FitSettings(DataSettings("circle"))

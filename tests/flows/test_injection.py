@@ -12,6 +12,8 @@ from tests.flows.layers import LAYERS
 
 NAMES = sorted(LAYERS)
 SQUARE = [name for name in NAMES if isinstance(LAYERS[name](), Bijection)]
+# made of layers that are compiled one by one as well
+LONG_TO_COMPILE = ("multiscale-real-nvp", "square-multiscale-real-nvp", "real-nvp-leading", "real-nvp-residual")
 DTYPES = [(torch.float64, 1e-10), (torch.float32, 1e-4)]
 
 
@@ -138,7 +140,9 @@ def test_vmap_and_functional_call(name):
     torch.testing.assert_close(called, layer(flat), rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LONG_TO_COMPILE else name for name in NAMES]
+)
 def test_compile(name):
     layer = shaken(LAYERS[name]())
     z = points(layer)

@@ -1,3 +1,4 @@
+import functools
 import json
 import os
 import signal
@@ -15,17 +16,15 @@ from rectangular_flows.training.history import last_epoch, read_history
 from rectangular_flows.training.run import Epoch
 from rectangular_flows.training.signals import Interrupted
 
-from .test_loop import data, make_flow, same
+from .test_loop import data, make_flow, plain, same
 
 HARD = {"batch_size": 100, "learning_rate": 1e-2, "schedule": "cosine", "ema": 0.9, "clip": 5.0, "target_error": 0.01}
 CONFIGS = {
     "ml": rnf.TrainingConfig(epochs=5, **HARD),
-    "stochastic": rnf.TrainingConfig(epochs=5, volume=rnf.volume.Stochastic(), volume_fraction=0.5, **HARD),
-    "two-step": rnf.TrainingConfig(epochs=5, method="two-step", batch_size=100, anneal=(1, 3), optimiser="adamw"),
-    "h alone": rnf.TrainingConfig(
-        epochs=2, latent_epochs=4, anneal=(0.5, 1), start_latent=True, restart_latent=True, **HARD
-    ),
-    "two-step, h alone": rnf.TrainingConfig(
+    "stochastic": plain(epochs=5, volume=rnf.volume.Stochastic(), volume_fraction=0.5, **HARD),
+    "two-step": plain(epochs=5, method="two-step", batch_size=100, anneal=(1, 3), optimiser="adamw"),
+    "h alone": plain(epochs=2, latent_epochs=4, anneal=(0.5, 1), start_latent=True, restart_latent=True, **HARD),
+    "two-step, h alone": plain(
         epochs=2, latent_epochs=2, method="two-step", batch_size=100, patience=1, optimiser="adamw", weight_decay=0.1
     ),
 }
@@ -57,12 +56,24 @@ def test_a_run_leaves_everything(tmp_path):
     assert json.loads((folder / "model.json").read_text())["facts"] == {"columns": ["x", "y"]}
 
 
+@pytest.fixture(scope="module")
+def never_stopped(tmp_path_factory):
+    """The run by each of the settings that nothing stopped, trained once."""
+    train, validation = data()
+
+    @functools.cache
+    def run(name):
+        out = tmp_path_factory.mktemp("straight")
+        return rnf.fit(make_flow(), train, CONFIGS[name], validation=validation, out=out)
+
+    return run
+
+
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("steps", [1, 13, 30])
-def test_resuming_gives_the_same_weights_bit_by_bit(tmp_path, name, steps):
+def test_resuming_gives_the_same_weights_bit_by_bit(tmp_path, name, steps, never_stopped):
     train, validation = data()
-    config = CONFIGS[name]
-    straight = rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path / "straight")
+    config, straight = CONFIGS[name], never_stopped(name)
 
     def interrupt(run):
         if run.progress.step == steps:
@@ -76,13 +87,13 @@ def test_resuming_gives_the_same_weights_bit_by_bit(tmp_path, name, steps):
     assert json.dumps(values[0]) == json.dumps(values[1])  # as text, for NaN equals NaN there
     assert read_history(tmp_path / "stopped") == resumed.history or name not in ("ml", "stochastic")  # NaN again
     for name in ("model.safetensors", "model.json"):
-        assert (tmp_path / "straight" / name).read_bytes() == (tmp_path / "stopped" / name).read_bytes()
+        assert (straight.folder / name).read_bytes() == (tmp_path / "stopped" / name).read_bytes()
 
 
 @pytest.mark.parametrize("steps", [5, 6, 7])
 def test_resuming_about_the_start_of_h(tmp_path, steps):
     train, validation = data()
-    config = rnf.TrainingConfig(epochs=3, batch_size=100, anneal=(1, 1), start_latent=True, ema=0.9)
+    config = plain(epochs=3, batch_size=100, anneal=(1, 1), start_latent=True, ema=0.9)
 
     def flow(seed):
         torch.manual_seed(seed)
@@ -99,10 +110,9 @@ def test_resuming_about_the_start_of_h(tmp_path, steps):
     assert same(straight.flow.state_dict(), resumed.flow.state_dict())
 
 
-def test_a_signal_within_a_step_gives_it_up(tmp_path):
+def test_a_signal_within_a_step_gives_it_up(tmp_path, never_stopped):
     train, validation = data()
-    config = CONFIGS["stochastic"]
-    straight = rnf.fit(make_flow(), train, config, validation=validation)
+    config, straight = CONFIGS["stochastic"], never_stopped("stochastic")
     flow, calls = make_flow(), []
     flow.ambient.layers[0].register_forward_pre_hook(lambda *_: calls.append(0) or _kill_at(calls, 15))
     with pytest.raises(Interrupted):
@@ -125,7 +135,7 @@ def test_a_signal_within_a_validation_repeats_it(tmp_path):
         _kill_at(calls, 2)
         return float(len(calls))
 
-    config = rnf.TrainingConfig(epochs=3, batch_size=100)
+    config = plain(epochs=3, batch_size=100)
     with pytest.raises(Interrupted) as stop:
         rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path, metrics={"mine": metric})
     assert stop.value.exit_code == 143
@@ -152,10 +162,10 @@ def test_a_finished_run_resumed_is_left_as_it_is(tmp_path):
 def test_more_epochs_go_on(tmp_path):
     train, validation = data()
     settings = {"batch_size": 100, "learning_rate": 1e-2}
-    straight = rnf.fit(make_flow(), train, rnf.TrainingConfig(epochs=4, **settings), validation=validation)
-    rnf.fit(make_flow(), train, rnf.TrainingConfig(epochs=2, **settings), validation=validation, out=tmp_path)
+    straight = rnf.fit(make_flow(), train, plain(epochs=4, **settings), validation=validation)
+    rnf.fit(make_flow(), train, plain(epochs=2, **settings), validation=validation, out=tmp_path)
     (tmp_path / "evaluation.json").write_text("{}")  # of a model that is about to change
-    longer = rnf.TrainingConfig(epochs=4, **settings)
+    longer = plain(epochs=4, **settings)
     more = rnf.fit(make_flow(1), train, longer, validation=validation, out=tmp_path, resume=True)
     assert [line.epoch for line in more.history] == [1, 2, 3, 4]
     assert not (tmp_path / "evaluation.json").exists()
@@ -164,7 +174,7 @@ def test_more_epochs_go_on(tmp_path):
 
 def test_folders_are_not_overwritten_by_mistake(tmp_path):
     train, validation = data()
-    config = rnf.TrainingConfig(epochs=1, batch_size=300)
+    config = plain(epochs=1, batch_size=300)
     rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path)
     with pytest.raises(FileExistsError, match="--resume"):
         rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path)
@@ -180,7 +190,7 @@ def test_folders_are_not_overwritten_by_mistake(tmp_path):
 
 def test_a_failure_keeps_the_best_model(tmp_path):
     train, validation = data()
-    config = rnf.TrainingConfig(epochs=50, batch_size=100, learning_rate=1e4)
+    config = plain(epochs=50, batch_size=100, learning_rate=1e4)
     with pytest.raises(NonFiniteError):
         rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path)
     model = rnf.load(tmp_path)
@@ -189,7 +199,7 @@ def test_a_failure_keeps_the_best_model(tmp_path):
 
 def test_a_history_cut_short_is_read(tmp_path):
     train, validation = data()
-    run = rnf.fit(make_flow(), train, rnf.TrainingConfig(epochs=2, batch_size=300), validation=validation, out=tmp_path)
+    run = rnf.fit(make_flow(), train, plain(epochs=2, batch_size=300), validation=validation, out=tmp_path)
     path = tmp_path / "metrics.jsonl"
     path.write_text(path.read_text() + '{"epoch": 3, "st')
     assert read_history(tmp_path) == run.history
@@ -238,7 +248,7 @@ def test_one_process_of_several_writes(tmp_path):
 
 def test_settings_without_a_value_are_left_out(tmp_path):
     train, validation = data()
-    rnf.fit(make_flow(), train, rnf.TrainingConfig(epochs=1, clip=None), validation=validation, out=tmp_path)
+    rnf.fit(make_flow(), train, plain(epochs=1, clip=None), validation=validation, out=tmp_path)
     written = read_config(tmp_path)
     assert "clip" not in written
     assert written["epochs"] == 1
@@ -251,7 +261,7 @@ def test_settings_without_a_value_are_left_out(tmp_path):
 @pytest.mark.parametrize("resume", [False, True])
 def test_leftovers_of_a_crash_are_removed(tmp_path, resume):
     train, validation = data()
-    config = rnf.TrainingConfig(epochs=1, batch_size=300)
+    config = plain(epochs=1, batch_size=300)
     rnf.fit(make_flow(), train, config, validation=validation, out=tmp_path)
     leftovers = [tmp_path / ".model.json.x1.rnf-tmp"]
     leftovers += [tmp_path / "checkpoint" / ".state.safetensors.x2.rnf-tmp"] if resume else []

@@ -10,7 +10,7 @@ from rectangular_flows import RectangularFlow, TrainingConfig, fit, flows
 from rectangular_flows.training.optimisers import OPTIMISERS, make_optimiser, register_optimiser
 from rectangular_flows.training.signals import Interrupted
 
-from .test_loop import data, make_flow, same
+from .test_loop import data, make_flow, plain, same
 
 REFERENCE = {
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=1e-2),
@@ -33,7 +33,7 @@ def test_steps_against_those_of_torch(name):
 @pytest.mark.parametrize("name", OPTIMISERS)
 def test_resuming_has_the_state_of_every_optimiser(name, tmp_path):
     train, validation = data()
-    config = TrainingConfig(epochs=3, batch_size=100, optimiser=name, learning_rate=1e-2)
+    config = plain(epochs=3, batch_size=100, optimiser=name, learning_rate=1e-2)
     straight = fit(make_flow(), train, config, validation=validation)
 
     def interrupt(run):

@@ -6,9 +6,9 @@ from rectangular_flows import RectangularFlow, flows
 from tests.conftest import shaken
 
 
-def make_flow(D, d, seed=0, amount=0.2, dtype=torch.float64, **options):
+def make_flow(D, d, seed=0, amount=0.2, dtype=torch.float64, layers=4, hidden=(16, 16), **options):
     torch.manual_seed(seed)
-    ambient = flows.RealNVP(D, 4, (16, 16), zero_init=False, **options)
+    ambient = flows.RealNVP(D, layers, hidden, zero_init=False, **options)
     return shaken(RectangularFlow(ambient, flows.Identity(d)), seed, amount, dtype)
 
 

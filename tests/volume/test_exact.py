@@ -113,7 +113,7 @@ def test_all_isometric():
 
 @pytest.mark.parametrize("method", [Exact(), Exact(codimension="always"), Stochastic(2, solver="direct")])
 def test_compile(method):
-    flow = make_flow(4, 2)
+    flow = make_flow(4, 2, layers=2, hidden=(8,))
     z = torch.randn(3, 2, dtype=torch.float64)
     torch.compiler.reset()
     compiled = torch.compile(lambda v: method(flow, v), backend="aot_eager")

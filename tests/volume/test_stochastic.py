@@ -37,13 +37,13 @@ def z_scores(flow, z, method, count):
     return ((draws.mean(dim=0) - exact) / error)[moving]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("distribution", ["gaussian", "rademacher", "orthonormal"])
 def test_one_probe_is_unbiased(distribution, seed):
     flow = make_flow(8, 6, seed, amount=0.1)
-    z = torch.randn(128, 6, dtype=torch.float64)
+    z = torch.randn(512, 6, dtype=torch.float64)  # a draw costs as much for fewer
     method = Stochastic(1, distribution, generator=torch.Generator().manual_seed(seed))
-    scores = z_scores(flow, z, method, 400)
+    scores = z_scores(flow, z, method, 100)
     assert len(scores) > 500
     assert 0.5 <= float(scores.square().mean()) <= 1.5
 
@@ -58,12 +58,12 @@ def test_surrogate_value_is_not_a_volume():
 def test_loose_tolerance_biases_the_gradient():
     stretch = flows.Standardise(torch.zeros(6), torch.logspace(0, 1.5, 6))
     flow = RectangularFlow(make_flow(6, 4).ambient, flows.Identity(4), outer=stretch).double()
-    z = torch.randn(32, 4, dtype=torch.float64)
+    z = torch.randn(64, 4, dtype=torch.float64)
     generator = torch.Generator().manual_seed(0)
     tight = Stochastic(1, "gaussian", CG(1e-10, max_iter=40), generator=generator)
     loose = Stochastic(1, "gaussian", CG(0.5), generator=generator)
-    assert float(z_scores(flow, z, tight, 200).square().mean()) < 1.5
-    assert float(z_scores(flow, z, loose, 200).square().mean()) > 3
+    assert float(z_scores(flow, z, tight, 100).square().mean()) < 1.5
+    assert float(z_scores(flow, z, loose, 100).square().mean()) > 3
 
 
 def test_orthonormal_probes_have_less_variance():
