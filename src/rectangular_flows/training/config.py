@@ -230,7 +230,9 @@ class TrainingConfig:
             value = getattr(self, name)
             if value not in (None, "auto") and not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"expected a positive {name}; got {value}")
-        for name in ("weight_decay", "warm_up", "latent_epochs", "tail_weight", "checkpoint_every"):
+        if not self.checkpoint_every >= 0:  # inf is: only when stopped or done
+            raise ValueError(f"expected checkpoint_every ≥ 0; got {self.checkpoint_every}")
+        for name in ("weight_decay", "warm_up", "latent_epochs", "tail_weight"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"expected {name} ≥ 0; got {getattr(self, name)}")
         if self.tail_weight > 10:  # it would leave the row that is farthest out alone, where nothing overflows
