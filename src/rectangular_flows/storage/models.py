@@ -98,6 +98,10 @@ def read_description(folder: str | Path) -> dict[str, Any]:
             raise ValueError(
                 f"{path} is damaged: expected {key!r} there, {_NAMES[key]}; got {description.get(key)!r:.60}"
             )
+    try:
+        as_dtype(description["dtype"])
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
     _check_facts(description["facts"], path)
     known = description["format"]
     if known > _FORMAT:
