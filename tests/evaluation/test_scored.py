@@ -6,8 +6,11 @@ import torch
 
 import rectangular_flows as rnf
 from rectangular_flows.data.tables import read_table
+from rectangular_flows.errors import OverflowWarning
+from rectangular_flows.evaluation import scored as scored_module
 from rectangular_flows.evaluation.explain import explain
-from rectangular_flows.evaluation.scored import score_file
+from rectangular_flows.evaluation.scored import open_scoring, score_file, write_scores
+from rectangular_flows.plots import samples
 from rectangular_flows.plots.samples import sample_table, write_samples
 from tests.cli.command import run as run_command
 
@@ -107,3 +110,88 @@ def test_a_frame_gives_frames(saved, tmp_path):
         np.testing.assert_array_equal(back, estimator.inverse_transform(z.to_numpy()))
     assert isinstance(saved[0].sample(3), np.ndarray)
     assert isinstance(saved[0].inverse_transform([[0.0]]), np.ndarray)
+
+
+def test_scores_are_the_same_however_many_are_in_memory(saved, tmp_path, monkeypatch):
+    _, _, folder = saved
+    run, options = rnf.SavedRun(folder / "model"), {"drop_invalid": True, "ids": ["name"], "reasons": True}
+    whole = score_file(run, str(folder / "new.csv"), **options)
+    monkeypatch.setattr(scored_module, "_AT_ONCE", 4)
+    ticks = []
+    written = write_scores(open_scoring(run, str(folder / "new.csv"), **options), tmp_path / "a.npz", ticks.append)
+    assert (written.rows, sum(ticks)) == (11, 11)
+    with np.load(tmp_path / "a.npz") as file:
+        assert file["columns"].tolist() == list(whole.columns)
+        assert file["text"].tolist() == whole.texts["name"]
+        np.testing.assert_allclose(file["data"], np.stack(list(whole.columns.values()), 1), rtol=1e-4, atol=1e-5)
+    assert [row.name for row in written.most_unusual] == [row.name for row in whole.most_unusual()]
+    assert written.means["log_density"] == pytest.approx(whole.columns["log_density"].mean(), rel=1e-5)
+    parts = score_file(run, str(folder / "new.csv"), **options)
+    np.testing.assert_allclose(parts.explanation.contributions, whole.explanation.contributions, rtol=1e-4, atol=1e-4)
+
+
+def test_samples_are_drawn_part_by_part(saved, tmp_path, monkeypatch):
+    _, _, folder = saved
+    run = rnf.SavedRun(folder / "model")
+    monkeypatch.setattr(samples, "_AT_ONCE", 7)
+    ticks = []
+    write_samples(run, tmp_path / "a.npy", 20, 3, tick=ticks.append)
+    assert ticks == [7, 7, 6]
+    values = np.load(tmp_path / "a.npy")
+    assert values.dtype == np.float32
+    np.testing.assert_array_equal(values, sample_table(run, 20, 3)[1])
+    assert len(np.unique(values, axis=0)) == 20
+
+
+@pytest.mark.parametrize("value", [1e8, -1e19, 1e30, -1e38, 1e200])
+def test_the_most_extreme_row_gets_the_most_extreme_answer(saved, tmp_path, value):
+    fitted, X, folder = saved
+    Y = np.delete(X, 9, axis=0)
+    usual = {name: fitted.scores(Y)[name] for name in ("outlier_score", "p_value", "log_density")}
+    Y[6, 1] = value
+    found = fitted.scores(Y)  # warnings are errors here
+    others = np.delete(np.arange(11), 6)
+    for name, values in usual.items():
+        np.testing.assert_allclose(found[name][others], values[others], rtol=1e-4, atol=1e-5)
+        assert not np.isnan(found[name]).any()
+    assert found["outlier_score"][6] == found["outlier_score"].max() > usual["outlier_score"].max()
+    assert found["p_value"][6] == found["p_value"].min() > 0
+    assert found["log_density"][6] == found["log_density"].min()
+    assert fitted.predict(Y)[6] == -1
+    assert fitted.reconstruction_error(Y)[6] == fitted.reconstruction_error(Y).max()
+    np.savetxt(tmp_path / "x.csv", Y, delimiter=",", header="x1,x2,x3", comments="")
+    done = run_command(
+        "score", folder / "model", tmp_path / "x.csv", "-o", tmp_path / "s.csv", "--coordinates", "--explain"
+    )
+    assert done.returncode == 0
+    assert ("note: 1 rows have no finite log-density" in done.stdout) == bool(np.isinf(found["log_density"][6]))
+    assert "mean log-density -inf" not in done.stdout
+    assert "nan" not in (tmp_path / "s.csv").read_text()
+
+
+def test_rows_without_coordinates_are_counted(saved):
+    fitted, X, _ = saved
+    Y = X[:3].copy()
+    Y[1, 0] = 1e39
+    with pytest.warns(OverflowWarning, match="1 of 3 rows are so far"):
+        z = fitted.transform(Y)
+    assert np.isnan(z).any(axis=1).tolist() == [False, True, False]
+
+
+def test_what_is_missing_is_refused(saved):
+    fitted, X, _ = saved
+    for Z in ([[np.nan]], [[np.inf]]):
+        with pytest.raises(ValueError, match="Z contains"):
+            fitted.inverse_transform(Z)
+    with pytest.raises(ValueError, match="expected Z of 1 columns, the coordinates; got 2"):
+        fitted.inverse_transform([[1.0, 2.0]])
+    masked = np.ma.masked_invalid(X)
+    with pytest.raises(ValueError, match="X is a masked array with 1 masked entries"):
+        fitted.score_samples(masked)
+    with pytest.raises(ValueError, match="X is a masked array"):
+        rnf.RectangularFlowEstimator(**SETTINGS).fit(masked)
+    assert len(fitted.score_samples(np.ma.array(X[:3]))) == 3  # nothing is masked
+    with pytest.raises(ValueError, match=r"got splin\. Did you mean 'spline'\?"):
+        rnf.RectangularFlowEstimator(**{**SETTINGS, "latent": "splin"}).fit(X[:9])
+    with pytest.raises(ValueError, match=r"varies by .*e\+2.*other units"):
+        rnf.RectangularFlowEstimator(**SETTINGS).fit(X[:9] * [1, 1e250, 1])

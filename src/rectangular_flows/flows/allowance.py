@@ -7,22 +7,22 @@ from math import prod
 from typing import Any
 
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 _SCALAR_BYTES = 4
-MOST_TENSORS = 20_000
+MOST_TENSORS = 10_000
 
 
 class AllowanceError(ValueError):
     """More was to be built than is allowed."""
 
 
-class Allowance(TorchDispatchMode):
+class Allowance(TorchFunctionMode):
     """Within it, torch makes no more new tensors than allowed.
 
     Args:
         most_bytes: of all tensors that are made, those included that are let go of again.
-        most_tensors: how many.
+        most_tensors: how many; by default 10,000.
 
     Raises:
         AllowanceError: when one too many is about to be made.
@@ -35,28 +35,31 @@ class Allowance(TorchDispatchMode):
         rectangular_flows.flows.allowance.AllowanceError: more than 1000 bytes of tensors
     """
 
-    def __init__(self, most_bytes: float, most_tensors: int = MOST_TENSORS):
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.most_bytes, self.most_tensors = most_bytes, most_tensors
+    def __init__(self, most_bytes: float, most_tensors: int | None = None):
+        super().__init__()
+        self.most_bytes = most_bytes
+        self.most_tensors = MOST_TENSORS if most_tensors is None else most_tensors
         self.bytes = self.tensors = 0
 
-    def __torch_dispatch__(
+    def __torch_function__(
         self, func: Any, types: Sequence[type], args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        size = _SIZES.get(func.overloadpacket.__name__)
+        kwargs = kwargs or {}
+        size = _SIZES.get(getattr(func, "__name__", ""))
         if size is not None:
-            self.bytes += _SCALAR_BYTES * size(args)
+            self.bytes += _SCALAR_BYTES * max(0, size((*args, *([kwargs["size"]] if "size" in kwargs else ()))))
             self.tensors += 1
             if self.bytes > self.most_bytes:
                 raise AllowanceError(f"more than {self.most_bytes:.0f} bytes of tensors")
             if self.tensors > self.most_tensors:
                 raise AllowanceError(f"more than {self.most_tensors:,} tensors")
-        return func(*args, **(kwargs or {}))
+        return func(*args, **kwargs)
 
 
 def _by_shape(args: tuple[Any, ...]) -> int:
-    shape: Sequence[int] = next((arg for arg in args if isinstance(arg, list | tuple)), ())
-    return prod(shape)
+    """Of a shape as one argument, or as several numbers; a tensor before it does not count."""
+    shape = next((arg for arg in args if isinstance(arg, list | tuple)), None)
+    return prod(shape if shape is not None else [arg for arg in args if isinstance(arg, int)])
 
 
 def _by_count(args: tuple[Any, ...]) -> int:
@@ -81,4 +84,4 @@ _SIZES: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "eye": _square,
     "repeat": _repeated,
 }
-"""Operations that make tensors of a size given by numbers alone, and how many entries their arguments ask for."""
+"""Functions of torch that make tensors of a size given by numbers alone, and how many entries their arguments ask for."""

@@ -138,6 +138,10 @@ def description_in(files: Mapping[str, bytes], folder: str | Path) -> dict[str, 
             raise DamagedFileError(
                 f"{path} is damaged: expected {key!r} there, {_NAMES[key]}; got {description.get(key)!r:.60}"
             )
+    try:
+        as_dtype(description["dtype"])
+    except ValueError as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
     _check_facts(description["facts"], path)
     known = description["format"]
     if known > _FORMAT:
