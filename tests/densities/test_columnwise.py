@@ -87,14 +87,24 @@ def test_a_column_depends_on_those_before_it_only(density):
 def test_samples_have_the_density(density):
     drawn = density.sample(4_000, torch.Generator().manual_seed(0))
     smooth, centres, widths, cells = conditionals(density, drawn)
-    edges = density.edges.numpy()
+    edges, rng = density.edges.numpy(), np.random.default_rng(0)
+    step = [1.0, 0.0, 0.0]
     for i in range(3):
         value = drawn.numpy()[:, i]
+        value = value + (value == np.round(value)) * rng.uniform(-0.5, 0.5, len(value)) * step[i]  # shared values
         F = (smooth[:, i] * norm.cdf(value[:, None], centres[:, i], widths[:, i])).sum(axis=1)
         for b in range(int(density.known[i].sum())):
             low, high = edges[i, b], edges[i, b + 1]
             F += cells[:, i, b] * np.clip((value - low) / (high - low), 0, 1)
         assert kstest(F, "uniform").pvalue > 1e-3
+
+
+def test_samples_of_shared_values_have_them():
+    random = np.random.default_rng(0)
+    x = torch.from_numpy(np.where(random.random(500) < 0.4, 7.5, random.normal(size=500)))[:, None].float()
+    drawn = ColumnwiseDensity.started(x).sample(4_000, torch.Generator().manual_seed(0))
+    assert 0.15 < float((drawn == 7.5).float().mean()) < 0.45
+    assert float((drawn != 7.5).float().mean()) > 0.5
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -41,14 +41,11 @@ def cell_edges(values: Array, most: int = 64, seed: int = 0) -> Array:
         >>> edges[:2].round(4), edges[-1]
         (array([-0.0007,  0.0007]), 3.0)
     """
-    distinct, counts = np.unique(values, return_counts=True)
+    distinct = np.unique(values)
     finest = max(FINEST * float(values.std()), 1e-12 * float(np.abs(values).max()))
     if len(distinct) < 2 or finest == 0:
         return np.array([distinct[0] - 0.5, distinct[-1] + 0.5])
-    step = max(float(np.diff(distinct).min()), finest)
-    often = distinct[counts >= max(_OFTEN * len(values), _LEAST)]
-    if len(often) > most // 2:
-        often = distinct[np.sort(np.argsort(-counts, kind="stable")[: most // 2])]
+    step, often = max(float(np.diff(distinct).min()), finest), shared_values(values, most)
     some = distinct if len(distinct) <= _ROWS else np.random.default_rng(seed).choice(distinct, _ROWS, replace=False)
     edges = _blocks(np.sort(some))
     if len(often):  # a cell of its own is not cut
@@ -63,6 +60,15 @@ def cell_edges(values: Array, most: int = 64, seed: int = 0) -> Array:
         inner = widths[:-1] + widths[1:]
         edges = np.delete(edges, 1 + int(inner.argmin()))
     return edges
+
+
+def shared_values(values: Array, most: int = 64) -> Array:
+    """Values that at least 1 % of the rows share, and 5 of them; at most half as many as there may be cells."""
+    distinct, counts = np.unique(values, return_counts=True)
+    often = distinct[counts >= max(_OFTEN * len(values), _LEAST)]
+    if len(often) <= most // 2:
+        return often
+    return distinct[np.sort(np.argsort(-counts, kind="stable")[: most // 2])]
 
 
 def _blocks(values: Array) -> Array:

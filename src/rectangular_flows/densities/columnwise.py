@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .base import Density, draw_normal
-from .cells import FINEST, cell_edges
+from .cells import FINEST, cell_edges, shared_values
 
 _BEND = 10.0  # standard deviations beyond which the network sees less and less of a difference
 _RIDGE = 1e-3  # of the variance of a column, in the linear start
@@ -42,6 +42,8 @@ class ColumnwiseDensity(Density):
         hidden: width of the network.
         blocks: residual blocks of the network.
 
+    Samples from the cell of a value that many rows share have that value, as data do.
+
     Cost: one pass of the network a density; D passes a sample.
 
     Example:
@@ -54,6 +56,7 @@ class ColumnwiseDensity(Density):
 
     edges: Tensor
     known: Tensor
+    shared: Tensor
     lower: Tensor
 
     def __init__(self, features: int, cells: int = 1, components: int = 8, hidden: int = 128, blocks: int = 2):
@@ -73,18 +76,22 @@ class ColumnwiseDensity(Density):
         self.register_buffer("lower", torch.ones(features, features).tril(-1), persistent=False)
         self.register_buffer("edges", torch.full((features, cells + 1), math.inf))
         self.register_buffer("known", torch.zeros(features, cells, dtype=torch.bool))
+        self.register_buffer("shared", torch.full((features, cells), torch.nan))
 
     @classmethod
     def started(cls, rows: Tensor, seed: int = 0) -> ColumnwiseDensity:
         """With as many cells as the rows ask for, started from them, (N, D)."""
         most = max(4, min(_MOST_CELLS, _ALL_CELLS // rows.shape[1]))
-        edges = [cell_edges(column, most, seed) for column in rows.double().cpu().numpy().T]
+        values = rows.double().cpu().numpy().T
+        edges = [cell_edges(column, most, seed) for column in values]
         with torch.random.fork_rng([]):
             torch.manual_seed(seed)
             density = cls(rows.shape[1], max(len(edge) for edge in edges) - 1)
         for i, edge in enumerate(edges):
             density.edges[i, : len(edge)] = torch.from_numpy(edge)
             density.known[i, : len(edge) - 1] = True
+            for value in shared_values(values[i], most):
+                density.shared[i, edge.searchsorted(value, side="right") - 1] = float(value)
         density.to(rows.device, rows.dtype).initialise(rows)
         return density
 
@@ -178,7 +185,8 @@ class ColumnwiseDensity(Density):
             uniform = torch.rand(count, dtype=z.dtype, device=device, generator=generator).to(z.device)
             drawn = centre + width * draw_normal((count,), z, generator)
             in_cell = self.edges[i, low] + uniform * (self.edges[i, low + 1] - self.edges[i, low])
-            z[:, i] = torch.where(part[:, 0] < K, drawn, in_cell)
+            value = self.shared[i, low]
+            z[:, i] = torch.where(part[:, 0] < K, drawn, torch.where(value.isnan(), in_cell, value))
         return z
 
     # --- training
