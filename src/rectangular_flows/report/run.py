@@ -131,7 +131,7 @@ def training_charts(histories: Mapping[str, Sequence[Epoch]]) -> list[Chart]:
 def _evaluated(run: SavedRun, verdict: Verdict) -> dict[str, Any]:
     """The evaluation of a run; of its samples of images, which takes long, what an earlier one found of this model."""
     earlier, numbers = run.evaluation or {}, evaluate_run(run)
-    if run.flow.kind == "image" and "fid" in earlier:  # which is removed with the model it was computed of
+    if "fid" in earlier:  # which is removed with the model it was computed of
         numbers = {**earlier, **numbers, "samples": earlier.get("samples")}
         wrong = [name for name, value in numbers.items() if not isinstance(value, int | float) and name != "verdict"]
         if wrong:
