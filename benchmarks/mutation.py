@@ -35,7 +35,6 @@ ELSEWHERE = {  # modules that no test file names
     "evaluation/verdict_text": "evaluation/test_verdict",
     "cli/arguments": "evaluation/test_ood",
     "cli/bench": "paper/test_bench",
-    "cli/plot": "runs/test_saved",
     "cli/reproduce": "paper/test_options",
     "runs/described": "cli/test_show",
 }

@@ -20,6 +20,7 @@ def test_the_table_shows_what_is_kept(here, other, rnf, rows_of):
     found = json.loads((here / "table-run" / "ood-other" / "ood.json").read_text())
     assert "table (inside, 12 test rows) against other (outside, 120 rows)" in said
     rows = rows_of(said)
+    assert rows["score"] == ["AUROC", "AUPR", "FPR at 95 %", "stump accuracy", "inside kept", "outside caught"]
     for name, one in found["scores"].items():
         shares = (one["fpr95"], one["accuracy"], one["inside_kept"], one["outside_caught"])
         expected = [f"{one['auroc']:.3f}", f"{one['aupr']:.3f}", *(f"{share:.1%}" for share in shares)]
