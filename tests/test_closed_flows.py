@@ -138,7 +138,10 @@ def _two_clumps():
     return density
 
 
-@pytest.mark.parametrize(("space", "size", "latent"), [("circle", 2, ClosedSplines), ("sphere", 3, ClosedMixture)])
+@pytest.mark.parametrize(
+    ("space", "size", "latent"),
+    [("circle", 2, ClosedSplines), pytest.param("sphere", 3, ClosedMixture, marks=pytest.mark.slow)],
+)
 def test_the_density_around_it_has_mass_one_and_its_samples(space, size, latent):
     torch.manual_seed(0)
     flow = RectangularFlow(flows.Identity(size), latent(space, 2), latent_space=space).double()
