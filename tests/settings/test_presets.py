@@ -19,7 +19,7 @@ def test_those_of_the_paper_stand_apart():
     assert {file.name for file in paper.iterdir()} == {
         f"{name}.toml" for name in preset_files() if name not in FOR_USERS
     }
-    assert len(preset_files()) == 40
+    assert len(preset_files()) == 41
 
 
 def test_a_preset_extends_another_and_takes_values_out(folder):

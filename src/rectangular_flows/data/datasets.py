@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from ..errors import warn
 from ..spelling import nearest
 from ._files import Array, DataError, MissingFileError, by
 from .download import data_root
@@ -153,6 +152,8 @@ def place_of(source: str | Path) -> Path | None:
     if isinstance(source, str) and find_dataset(source) is not None:
         if Path(source).exists():
             text = f"'{source}' is taken for the data set of that name, not for what is called so in this folder"
+            from ..errors import warn  # which brings torch
+
             warn(SameNameWarning, f"{text}. For the latter, say ./{source}")
         return None
     return Path(source).expanduser()

@@ -43,8 +43,8 @@ class ClosedMixture(Density):
 
     Example:
         >>> h = ClosedMixture("circle", components=3)
-        >>> h.log_prob(torch.zeros(1, 1)).exp() * 2 * math.pi, h.sample(5).shape
-        (tensor([1.0000], grad_fn=<MulBackward0>), torch.Size([5, 1]))
+        >>> round(h.log_prob(torch.zeros(1, 1)).exp().item() * 2 * math.pi, 2), h.sample(5).shape
+        (1.0, torch.Size([5, 1]))
     """
 
     def __init__(self, space: str, components: int = 8, seed: int = 0, floor: float = 1e-3):

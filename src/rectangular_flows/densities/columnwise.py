@@ -57,6 +57,7 @@ class ColumnwiseDensity(Density):
     edges: Tensor
     known: Tensor
     shared: Tensor
+    is_shared: Tensor
     lower: Tensor
 
     def __init__(self, features: int, cells: int = 1, components: int = 8, hidden: int = 128, blocks: int = 2):
@@ -76,7 +77,8 @@ class ColumnwiseDensity(Density):
         self.register_buffer("lower", torch.ones(features, features).tril(-1), persistent=False)
         self.register_buffer("edges", torch.full((features, cells + 1), math.inf))
         self.register_buffer("known", torch.zeros(features, cells, dtype=torch.bool))
-        self.register_buffer("shared", torch.full((features, cells), torch.nan))
+        self.register_buffer("shared", torch.zeros(features, cells))
+        self.register_buffer("is_shared", torch.zeros(features, cells, dtype=torch.bool))
 
     @classmethod
     def started(cls, rows: Tensor, seed: int = 0) -> ColumnwiseDensity:
@@ -91,7 +93,8 @@ class ColumnwiseDensity(Density):
             density.edges[i, : len(edge)] = torch.from_numpy(edge)
             density.known[i, : len(edge) - 1] = True
             for value in shared_values(values[i], most):
-                density.shared[i, edge.searchsorted(value, side="right") - 1] = float(value)
+                cell = int(edge.searchsorted(value, side="right")) - 1
+                density.shared[i, cell], density.is_shared[i, cell] = float(value), True
         density.to(rows.device, rows.dtype).initialise(rows)
         return density
 
@@ -185,8 +188,8 @@ class ColumnwiseDensity(Density):
             uniform = torch.rand(count, dtype=z.dtype, device=device, generator=generator).to(z.device)
             drawn = centre + width * draw_normal((count,), z, generator)
             in_cell = self.edges[i, low] + uniform * (self.edges[i, low + 1] - self.edges[i, low])
-            value = self.shared[i, low]
-            z[:, i] = torch.where(part[:, 0] < K, drawn, torch.where(value.isnan(), in_cell, value))
+            in_cell = torch.where(self.is_shared[i, low], self.shared[i, low], in_cell)
+            z[:, i] = torch.where(part[:, 0] < K, drawn, in_cell)
         return z
 
     # --- training

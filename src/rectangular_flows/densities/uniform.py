@@ -20,8 +20,8 @@ class UniformDensity(Density):
         space: its name, such as "circle" or "line*sphere".
 
     Example:
-        >>> UniformDensity("circle").log_prob(torch.zeros(1, 1)).exp() * 2 * math.pi
-        tensor([1.])
+        >>> round(UniformDensity("circle").log_prob(torch.zeros(1, 1)).exp().item() * 2 * math.pi, 6)
+        1.0
     """
 
     def __init__(self, space: str):

@@ -22,6 +22,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
+from .damage import DamagedFileError as DamagedFileError
 from .derived import note_derived
 from .limits import check_bytes
 from .processes import host_digits, started
@@ -31,10 +32,6 @@ _TEMPORARY = ".rnf-tmp"
 _LONGEST = 150  # characters of a file's name in that of its temporary file
 _OURS = re.compile(rf"\..+\.(?:(?P<pid>\d+)-(?P<host>[0-9a-f]{{8}})-)?\w+{re.escape(_TEMPORARY)}")
 _writing: set[Path] = set()  # temporary files of this process
-
-
-class DamagedFileError(ValueError):
-    """A file is not what was saved: bits have changed, a part is missing, or it is of another model."""
 
 
 def temporary_beside(path: Path) -> Path:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from .files import DamagedFileError
+from .damage import DamagedFileError
 
 MOST_BYTES = 2**28
 
@@ -63,13 +63,17 @@ def _finite(values: Any) -> Any:
 
 
 def _content(path: Path, kind: str) -> bytes:
-    size = path.stat().st_size
-    if size > MOST_BYTES:
-        raise ValueError(f"{path} is too large: {size:,} bytes of {kind}, of which {MOST_BYTES:,} are read at most")
+    _check_size(path.stat().st_size, path, kind)
     return path.read_bytes()
 
 
+def _check_size(size: int, path: Path, kind: str) -> None:
+    if size > MOST_BYTES:
+        raise ValueError(f"{path} is too large: {size:,} bytes of {kind}, of which {MOST_BYTES:,} are read at most")
+
+
 def _parse(content: bytes, path: Path, kind: str, parse: Callable[[str], Any], advice: str) -> dict[str, Any]:
+    _check_size(len(content), path, kind)
     more = f". {advice}" if advice else ""
     try:
         values = parse(content.decode("utf-8"))
