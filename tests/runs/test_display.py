@@ -41,13 +41,13 @@ def test_lines_of_a_run(clock):
         shown.on_epoch(training(1, 20))  # not the next one to be shown
         clock.seconds += 5
         shown.on_epoch(training(4, 30, best=2, latent_from=3, waits=7))
-    # 12 epochs cost 42 + 2 · 42 + 0.3 · 17 steps, the density in all columns 90: 220, of which 10 took 5 s
+    # 12 epochs cost 42 + 2 · 42 + 0.3 · 17 steps, the density in all columns 70: 200, of which 10 took 5 s
     first, second = where.file.getvalue().splitlines()
     values = "objective 1.5, nll 1.25, reconstruction 0.005, mine 3"
-    assert first == f"mine: epoch 2/12 · {values} · 2 steps/s · 1 min 40 s left"
+    assert first == f"mine: epoch 2/12 · {values} · 2 steps/s · 1 min 30 s left"
     assert (
         second
-        == f"mine: epoch 5/5, latent density alone · {values} · 2 steps/s · 1 min 6 s left · best at 2, stops after 5 more"
+        == f"mine: epoch 5/5, latent density alone · {values} · 2 steps/s · 56 s left · best at 2, stops after 5 more"
     )
 
 

@@ -39,7 +39,7 @@ def test_more_rows_than_there_are_is_all_of_them():
 
 @pytest.mark.parametrize(
     ("rows", "batch", "epochs", "epoch_rows"),
-    [(30, 500, 300, None), (2_000, 500, 179, None), (50_000, 500, 36, None), (2_000_000, 500, 40, 50_000)],
+    [(30, 500, 300, None), (2_000, 500, 135, None), (50_000, 500, 27, None), (2_000_000, 500, 35, 50_000)],
 )
 def test_epochs_by_the_number_of_rows(rows, batch, epochs, epoch_rows):
     config = TrainingConfig(epochs="auto", batch_size=batch).for_rows(rows)

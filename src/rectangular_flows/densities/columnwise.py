@@ -206,7 +206,7 @@ class ColumnwiseDensity(Density):
             least: mean log-density of the rows held out that a third of the steps must reach, or it is given up.
         """
         parameters: list[Tensor] = [p.requires_grad_() for p in self.parameters()]
-        optimiser = torch.optim.Adam(parameters, lr=_RATE)
+        optimiser = torch.optim.Adam(parameters, lr=_RATE, fused=True)
         generator, judged = torch.Generator().manual_seed(seed), held_out[:_JUDGED]
         dropout = _DROPOUT if len(rows) < _FEW else 0.0
         average = [p.detach().clone() for p in parameters]

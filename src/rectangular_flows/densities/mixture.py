@@ -24,7 +24,7 @@ from .base import Density, draw_normal, standard_normal_log_prob
 _LEAST_VARIANCE = 1e-3  # of a component, in units of the variance of its coordinate, where it starts
 _LEAST_POINTS = 5  # for each component and dimension, where it starts
 _ITERATIONS = 100
-_FITTED_ROWS, _EM_ROUNDS = 10_000, 50
+_FITTED_ROWS, _EM_ROUNDS = 5_000, 50
 _MOST_COMPONENTS = 32
 _FLOORS = (1e-4, 1e-2, 1e-1)  # of the variance of a component, in whitened units; of many rows only the first
 _MANY = 2_000
@@ -176,7 +176,7 @@ class MixtureDensity(Density):
         (2004).
 
         Args:
-            rows: (N, d), of which at most 10,000 are used.
+            rows: (N, d), of which at most 5,000 are used.
             held_out: (M, d), M ≥ 1.
             seed: of the EM algorithm.
             like: a mixture whose number of components and floor are taken as they are.

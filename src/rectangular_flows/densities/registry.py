@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..flows.spaces import Space
     from .base import Density
 
-FEW_ROWS = 5_000  # below which a mixture generalises better than splines
+FEW_ROWS = 20_000  # below which a mixture generalises better than splines
 Activation = Literal["silu", "tanh", "relu"]
 
 

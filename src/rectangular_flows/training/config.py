@@ -15,7 +15,7 @@ from .optimisers import OPTIMISERS
 if TYPE_CHECKING:
     from ..volume import Exact, Stochastic
 
-_AUTO_STEPS, _STEPS_PER_ROOT = (300, 4_000), 16.0  # of epochs = "auto"
+_AUTO_STEPS, _STEPS_PER_ROOT = (300, 3_500), 12.0  # of epochs = "auto"
 _AUTO_ROWS, _VALIDATIONS = 50_000, 30
 
 
@@ -136,7 +136,7 @@ class TrainingConfig:
         tail_weight: exponent a of the weight |y|^(2a) of a row in the reconstruction error, by its distance from the
             centre of the data and 1 on average. Above 0 (say 0.5 to 1), rows far out are reconstructed better.
         epochs: passes over the training data (for "two-step", one pass of each kind); "auto" chooses by the number of
-            rows: from 300 steps for few rows to 4,000 for many.
+            rows: from 300 steps for few rows to 3,500 for many.
         time: seconds that the whole may take, if epochs is "auto": epochs are then planned from the measured time of a step,
             and recorded, so that resuming or repeating the run with its config.toml gives the same weights.
         latent_epochs: more epochs after those, in which the latent density trains alone on the best manifold so far; their
@@ -270,7 +270,7 @@ class TrainingConfig:
 
         Example:
             >>> [TrainingConfig(epochs="auto").for_rows(n).epochs for n in (1_000, 20_000, 1_000_000)]
-            [253, 57, 40]
+            [190, 43, 35]
         """
         planned = self
         if self.epochs == "auto":

@@ -16,7 +16,7 @@ _PASSES: dict[str, tuple[Part, ...]] = {"ml": ("all",), "two-step": ("likelihood
 _LATENT_PASSES: tuple[Part, ...] = ("likelihood",)
 _RISE = 0.3  # share of a one-cycle schedule that goes up
 _START, _END = 1 / 25, 1e-4  # of the peak, at the ends of a one-cycle schedule
-_LIKELIHOOD, _ALONE, _COLUMNS = 2.0, 0.3, 0.9  # cost of a step, over that of one of the reconstruction alone; see work
+_LIKELIHOOD, _ALONE, _COLUMNS = 2.0, 0.3, 0.7  # cost of a step, over that of one of the reconstruction alone; see work
 
 
 def annealing(config: TrainingConfig, steps_per_epoch: int) -> tuple[float, float]:
