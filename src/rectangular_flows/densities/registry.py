@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from ..flows.spaces import Space
     from .base import Density
 
-FEW_ROWS = 20_000  # below which a mixture generalises better than splines
+FEW_ROWS = 20_000  # below which a mixture is as good as splines, or better, and takes less time
+FEW_ROWS_CLOSED = 5_000  # the same on spaces that close up, which have few dimensions
 Activation = Literal["silu", "tanh", "relu"]
 
 

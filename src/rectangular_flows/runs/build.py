@@ -10,7 +10,7 @@ import torch
 
 from .. import flows
 from ..data.rows import Rows, shuffled, take
-from ..densities.registry import FEW_ROWS, LATENTS, latent_on
+from ..densities.registry import FEW_ROWS, FEW_ROWS_CLOSED, LATENTS, latent_on
 from ..flows.allowance import Allowance, AllowanceError
 from ..flows.spaces import Embedding, Space
 from ..manifold import RectangularFlow
@@ -66,7 +66,8 @@ def build_flow(
         units, name = _units(settings, train), settings.latent.name
         space = Space.lines(dim) if settings.latent_space is None else Space.of(settings.latent_space)
         if name == "auto":
-            name = "mixture" if len(train) < FEW_ROWS or "sphere" in space.factors else "spline"
+            few = FEW_ROWS if space.flat else FEW_ROWS_CLOSED
+            name = "mixture" if len(train) < few or "sphere" in space.factors else "spline"
         latent = LATENTS[name]
         try:
             with Allowance(machine_memory() / _MOST_SHARE):
