@@ -48,7 +48,7 @@ def test_an_unfinished_run_has_no_outlier_score(here, rnf):
 def test_rows_far_away_are_scored_and_counted(here, rnf):
     lines = (here / "table.csv").read_text().splitlines()
     (here / "far.csv").write_text("\n".join([*lines[:3], "1e30,1e30,1e30"]))
-    assert "note: 1 rows have no finite log-density" in rnf("score", "table-run", "far.csv")
+    assert "note: no finite log-density under the model: 1 row," in rnf("score", "table-run", "far.csv")
     assert re.search(r"-inf,[^,]+,inf,0\.0[^,]+$", (here / "scores.csv").read_text().strip())
 
 

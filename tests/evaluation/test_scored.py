@@ -164,7 +164,9 @@ def test_the_most_extreme_row_gets_the_most_extreme_answer(saved, tmp_path, valu
         "score", folder / "model", tmp_path / "x.csv", "-o", tmp_path / "s.csv", "--coordinates", "--explain"
     )
     assert done.returncode == 0
-    assert ("note: 1 rows have no finite log-density" in done.stdout) == bool(np.isinf(found["log_density"][6]))
+    assert ("note: no finite log-density under the model: 1 row," in done.stdout) == bool(
+        np.isinf(found["log_density"][6])
+    )
     assert "mean log-density -inf" not in done.stdout
     assert "nan" not in (tmp_path / "s.csv").read_text()
 

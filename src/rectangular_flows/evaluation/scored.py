@@ -222,7 +222,7 @@ def _far(count: int) -> list[str]:
     if not count:
         return []
     return [
-        f"{count} rows have no finite log-density under the model: they are far from its data. Their log-density is -inf "
+        f"no finite log-density under the model: {count} row{'s' * (count != 1)}, far from its data. Their log-density is -inf "
         "and their p-value the smallest there is; the means are those of the other rows"
     ]
 
