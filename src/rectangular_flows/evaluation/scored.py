@@ -222,8 +222,8 @@ def _far(count: int) -> list[str]:
     if not count:
         return []
     return [
-        f"no finite log-density under the model: {count} row{'s' * (count != 1)}, far from its data. Their log-density is -inf "
-        "and their p-value the smallest there is; the means are those of the other rows"
+        f"no finite log-density under the model: {count} row{'s' * (count != 1)}, far from its data. Log-density -inf, and "
+        "the smallest p-value there is; the means are those of the other rows"
     ]
 
 
