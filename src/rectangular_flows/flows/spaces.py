@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -131,7 +132,7 @@ def _log_norm(v: Tensor) -> Tensor:
 # --- how each kind of factor is embedded; all act on the last dimension
 
 
-class _Block:
+class _Block(ABC):
     """Some factors of one kind: the map, its left inverse (the nearest point), and coordinates around it."""
 
     isometric = True
@@ -139,25 +140,29 @@ class _Block:
     dimension: int
     embedded: int
 
+    @abstractmethod
     def forward(self, z: Tensor) -> Tensor:
-        raise NotImplementedError
+        """Embedded points of coordinates."""
 
+    @abstractmethod
     def inverse(self, v: Tensor) -> Tensor:
-        raise NotImplementedError
+        """Coordinates of the nearest points."""
 
+    @abstractmethod
     def tangent(self, z: Tensor) -> TangentMap:
-        raise NotImplementedError
+        """The derivative of the map at z."""
 
+    @abstractmethod
     def inverse_tangent(self, v: Tensor) -> TangentMap:
-        raise NotImplementedError
+        """The derivative of the left inverse at v."""
 
+    @abstractmethod
     def offsets(self, v: Tensor) -> tuple[Tensor, Tensor]:
         """Where v is beside the space, (B, embedded − dimension), and log|det ∂(z, offsets)/∂v|, (B,)."""
-        raise NotImplementedError
 
+    @abstractmethod
     def place(self, z: Tensor, offsets: Tensor) -> Tensor:
         """The point with nearest point z and these offsets; zero on the space itself."""
-        raise NotImplementedError
 
 
 class _Lines(_Block):
