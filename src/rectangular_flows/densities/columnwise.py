@@ -27,7 +27,7 @@ _RIDGE = 1e-3  # of the variance of a column, in the linear start
 _NARROW = 0.05  # least width of a Gaussian where it starts, in deviations of the residual
 _MOST_CELLS, _ALL_CELLS = 64, 2_000  # of a column, and of all
 _AT_ONCE = 2_000  # rows
-_RATE, _BATCH, _CLIP, _DECAY, _WARM_UP = 3e-3, 250, 5.0, 0.99, 20
+_RATE, _BATCH, _CLIP, _DECAY, _WARM_UP = 1e-2, 250, 5.0, 0.99, 20
 _DROPOUT, _FEW = 0.2, 5_000  # share of the blocks' units left out while training on fewer rows
 _VALIDATIONS, _WAIT, _JUDGED = 30, 8, 2_000
 
