@@ -8,6 +8,7 @@ import rectangular_flows as rnf
 from rectangular_flows import flows
 from rectangular_flows.data.tables import read_table
 from rectangular_flows.errors import NonFiniteError
+from rectangular_flows.estimator import base as estimator_base
 from rectangular_flows.evaluation import scored as scored_file
 from rectangular_flows.evaluation import scores
 from rectangular_flows.evaluation.scored import score_file
@@ -172,7 +173,7 @@ def test_without_a_calibration_there_is_no_outlier_score(detector, tmp_path):
 def test_a_score_from_outside_the_package(detector, monkeypatch):
     fitted, X, folder = detector
     monkeypatch.setattr(scores, "SCORES", dict(SCORES))
-    monkeypatch.setattr(rnf.estimator, "SCORES", scores.SCORES)
+    monkeypatch.setattr(estimator_base, "SCORES", scores.SCORES)
     monkeypatch.setattr(scored_file, "SCORES", scores.SCORES)
     register_score(Score("radius", "distance from 0 on the manifold", "", False, lambda s, _: s.z.norm(dim=1)))
     scored = score_file(rnf.SavedRun(folder / "model"), str(folder / "x.csv"))

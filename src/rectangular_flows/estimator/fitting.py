@@ -1,0 +1,72 @@
+"""From what an estimator was given to the settings and rows of its training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data.rows import shuffled
+from ..flows.spaces import Space
+from ..settings import DEFAULT_PRESET, FitSettings, read_preset
+
+if TYPE_CHECKING:
+    from .base import RectangularFlowEstimator
+
+_GIVEN = (
+    *("latent_space", "layers", "hidden", "latent", "beta", "target_error", "volume", "probes"),
+    *("epochs", "batch_size", "learning_rate", "patience", "time", "dtype", "device"),
+)
+
+
+def settings_of(estimator: RectangularFlowEstimator, seed: int, latent_dim: int) -> FitSettings:
+    """Those of ``rnf fit``, and in their place what the estimator was given."""
+    given = {name: plain(getattr(estimator, name)) for name in _GIVEN}
+    if (estimator.volume, estimator.probes) == ("exact", 1):  # its default, which says nothing
+        del given["probes"]
+    given |= {"latent_dim": latent_dim, "seed": seed}
+    return FitSettings.from_flat(given, read_preset(DEFAULT_PRESET))
+
+
+def dimension_of(estimator: RectangularFlowEstimator, rows: Tensor, seed: int) -> int:
+    """The latent dimension: as given, of the latent space, or chosen from the rows."""
+    columns, given = rows.shape[1], estimator.latent_dim
+    if given == "auto" and estimator.latent_space is not None:
+        return Space.of(estimator.latent_space).dimension
+    if given == "auto":
+        from ..runs.dimension import choose_dimension
+
+        model, dtype = settings_of(estimator, seed, 1).model, getattr(torch, estimator.dtype)
+        return choose_dimension(model, rows, seed, dtype).value
+    if not isinstance(given, int | np.integer) or not 1 <= given <= columns:
+        raise ValueError(
+            f"expected latent_dim from 1 to the number of columns, or 'auto'; got {given!r} with n_features = {columns}"
+        )
+    return int(given)
+
+
+def split_rows(rows: Tensor, share: float | Literal["auto"], latent_dim: int, seed: int) -> tuple[Tensor, Tensor]:
+    """Rows to train on, in their order, and rows that validate, at random."""
+    order = shuffled(len(rows), seed)
+    held_out = max(1, validation_rows(len(rows)) if isinstance(share, str) else round(share * len(rows)))
+    train = rows[order[held_out:].sort().values]
+    if len(train) <= latent_dim:
+        raise ValueError(
+            f"expected more rows to train on than latent_dim = {latent_dim}; got n_samples = {len(rows)}, of "
+            f"which {held_out} validate. Give more rows, or a smaller latent_dim"
+        )
+    return train, rows[order[:held_out]]
+
+
+def validation_rows(rows: int) -> int:
+    """How many of so many rows are held out: a tenth, and up to a fifth where that makes fewer than 200."""
+    return max(rows // 10, min(rows // 5, 200))
+
+
+def plain(value: Any) -> Any:
+    """As JSON has it."""
+    if isinstance(value, tuple | list):
+        return [plain(part) for part in value]
+    return value.item() if isinstance(value, np.generic) else value

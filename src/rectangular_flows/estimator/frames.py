@@ -1,0 +1,36 @@
+"""Arrays and DataFrames, in and out."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+
+def refuse_masked(X: Any, name: str) -> None:
+    """Refuse a masked array with masked entries, whose mask would be lost."""
+    if isinstance(X, np.ma.MaskedArray) and np.ma.getmaskarray(X).any():
+        raise ValueError(
+            f"{name} is a masked array with {int(np.ma.getmaskarray(X).sum())} masked entries, which count as missing. Drop "
+            "those rows, or fill them in"
+        )
+
+
+def is_frame(X: Any) -> bool:
+    """Whether it is a pandas DataFrame; pandas is not imported for this."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(X, pandas.DataFrame)
+
+
+def as_frame(values: Array, columns: list[str], index: Any = None) -> Any:
+    """As a DataFrame; as it is where pandas is not installed."""
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError:
+        return values
+    return pandas.DataFrame(values, index=index, columns=columns)

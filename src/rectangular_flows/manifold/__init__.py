@@ -1,0 +1,8 @@
+"""The rectangular flow: a manifold and a density on it."""
+
+from .base import Manifold, squared_distance
+from .flow import RectangularFlow
+from .scores import Scores
+from .units import ModelUnits
+
+__all__ = ["Manifold", "ModelUnits", "RectangularFlow", "Scores", "squared_distance"]

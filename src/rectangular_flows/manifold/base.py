@@ -1,0 +1,222 @@
+"""What follows from the links of f and the latent density alone."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from ..densities.base import Density
+from ..errors import NonFiniteError, RoundTripWarning, check_finite, in_transform, warn
+from ..flows.injection import Injection, Shape, check_shape, forward_through, inverse_through, push_through
+from ..flows.spaces import local_chart
+from ..volume import Exact
+from ..volume.bundle import basis
+
+_CHUNK_SCALARS = 2**25  # of one bundle at its widest place, when no graph is kept: 128 MiB in float32
+
+
+class Manifold(ABC):
+    """What follows from the links of f and the latent density alone: shared by a flow and its view in model units."""
+
+    latent: Density
+
+    @abstractmethod
+    def layers(self) -> list[Injection]:
+        """The links of f in generative order."""
+
+    @abstractmethod
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Of all links and of the latent density."""
+
+    # --- what it is made of
+
+    @property
+    def latent_dim(self) -> int:
+        """d."""
+        return self.latent.space.dimension
+
+    @property
+    def data_shape(self) -> Shape:
+        """Event shape of x; its entries number D."""
+        shape: Shape = self.layers()[-1].out_shape
+        return shape
+
+    @property
+    def ambient_dim(self) -> int:
+        """D."""
+        return prod(self.data_shape)
+
+    @property
+    def kind(self) -> Literal["table", "image"]:
+        """What a row is: a row of a table, or an image (C, H, W)."""
+        return "image" if len(self.data_shape) == 3 else "table"
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the parameters; float32 for a flow that has none."""
+        return next((p.dtype for p in self.parameters()), torch.float32)
+
+    @property
+    def device(self) -> torch.device:
+        """Of the parameters; the CPU for a flow that has none."""
+        return next((p.device for p in self.parameters()), torch.device("cpu"))
+
+    # --- the manifold
+
+    def encode(self, x: Tensor) -> Tensor:
+        """z = f†(x), (B, *data_shape) → (B, d)."""
+        links = self.layers()
+        self._check_kind(x, links[-1].out_shape)
+        return inverse_through(links, x)
+
+    def decode(self, z: Tensor) -> Tensor:
+        """x = f(z), (B, d) → (B, *data_shape)."""
+        self._check_kind(z, (self.latent.features,))
+        return forward_through(self.layers(), z)
+
+    def project(self, x: Tensor) -> Tensor:
+        """x̂ = f(f†(x)), a point of the manifold. Not the nearest one in general: the one that shares x's coordinates."""
+        return self.decode(self.encode(x))
+
+    def reconstruction_error(self, x: Tensor) -> Tensor:
+        """‖x − x̂‖², (B,), in float64: squares of tiny or huge units would underflow or overflow in less.
+
+        Example:
+            >>> from rectangular_flows import RectangularFlow, flows
+            >>> units = flows.Standardise(torch.zeros(3), torch.full((3,), 1e-30))
+            >>> flow = RectangularFlow(flows.Identity(3), flows.Identity(2), units)
+            >>> bool(flow.reconstruction_error(torch.full((1, 3), 1e-30)) > 0)
+            True
+        """
+        return squared_distance(x, self.project(x))
+
+    def jacobian(self, z: Tensor) -> Tensor:
+        """J = ∂f/∂z, (B, d) → (B, D, d); events of images are laid flat."""
+        self._check_kind(z, (self.latent.features,))
+        links, z = local_chart(self.layers(), z)
+        _, tangents = push_through(links, z, basis(z))
+        return tangents.flatten(2).mT
+
+    def singular_values(self, z: Tensor) -> Tensor:
+        """Singular values of J in falling order, (B, d): how much f stretches along each direction."""
+        return torch.linalg.svdvals(self.jacobian(z))
+
+    # --- the density on it
+
+    def log_volume(self, z: Tensor) -> Tensor:
+        """½ log det JᵀJ, exactly, (B, d) → (B,)."""
+        self._check_kind(z, (self.latent.features,))
+        return Exact()(self, z)[1]
+
+    def log_prob(self, x: Tensor, *, batch_size: int | None = None, check: bool = True) -> Tensor:
+        """Exact log-density of the projection of x with respect to the Riemannian measure, (B,).
+
+        Args:
+            x: points, (B, *data_shape).
+            batch_size: rows at a time; chosen to bound memory when no graph is kept, all of them otherwise.
+            check: raise on non-finite input, and warn where f† does not invert f to working precision.
+
+        Raises:
+            NonFiniteError: x or the Jacobian is not finite.
+            RankDeficientError: the manifold has collapsed at some point.
+        """
+        self._check(x, self.data_shape, finite=check)
+
+        def part(rows: Tensor) -> Tensor:
+            z = self.encode(rows)
+            x_hat, L = Exact()(self, z)
+            return self._density(z, x_hat, L, check)
+
+        return self.in_batches(part, x, batch_size)
+
+    @torch.no_grad()
+    def sample(self, count: int, *, generator: torch.Generator | None = None, batch_size: int | None = None) -> Tensor:
+        """Independent draws from the model, (count, *data_shape); reproducible with a generator."""
+        if count < 0:
+            raise ValueError(f"expected a number of samples ≥ 0; got {count}")
+        return self.in_batches(self.decode, self.latent.sample(count, generator), batch_size)
+
+    # --- care
+
+    def rows_at_once(self) -> int:
+        """Rows whose bundle of d tangents takes about 128 MiB in float32 when no graph is kept."""
+        widest = max(link.activation_size for link in self.layers())
+        return max(1, _CHUNK_SCALARS // (self.latent_dim * widest))
+
+    def in_batches(self, function: Callable[[Tensor], Tensor], rows: Tensor, batch_size: int | None = None) -> Tensor:
+        """The function of all rows, (B, …), a batch at a time to bound memory.
+
+        Args:
+            function: of rows; its values have them as their first dimension too.
+            rows: points or coordinates, (B, …).
+            batch_size: rows at a time; :meth:`rows_at_once` when no graph is kept, all of them otherwise.
+        """
+        return torch.cat([function(part) for part in self._batches(rows, batch_size)])
+
+    def _batches(self, rows: Tensor, batch_size: int | None) -> Sequence[Tensor]:
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"expected batch_size ≥ 1 or None; got {batch_size}")
+        if batch_size is None:
+            if in_transform(rows) or self._keeps_graph(rows):
+                return [rows]
+            batch_size = self.rows_at_once()
+        return rows.split(batch_size) if len(rows) > batch_size else [rows]
+
+    def _keeps_graph(self, rows: Tensor) -> bool:
+        """Whether a function of rows and parameters can be differentiated afterwards."""
+        return torch.is_grad_enabled() and (rows.requires_grad or any(p.requires_grad for p in self.parameters()))
+
+    def _density(self, z: Tensor, x_hat: Tensor, L: Tensor, check: bool) -> Tensor:
+        """log p_h(z) − L, with its checks."""
+        if check:
+            self._check_round_trip(z, x_hat)
+        value = self.latent.log_prob(z) - L
+        if check:
+            advice = "The latent density overflowed there: use float64 or bound its log-scale."
+            check_finite(value, "log-density", advice)
+        return value
+
+    def _check_kind(self, values: Tensor, shape: Shape) -> None:
+        """Refuse anything but a tensor of the flow's type and of that event shape."""
+        if not isinstance(values, Tensor):
+            raise TypeError(f"expected a torch.Tensor; got {type(values).__name__}. Use torch.as_tensor(x, dtype=…)")
+        check_shape(values, shape)
+        own = next((parameter.dtype for parameter in self.parameters()), values.dtype)
+        if values.dtype != own:
+            raise ValueError(
+                f"expected {own}, as the flow has; got {values.dtype}. Use x.to({own}), or flow.to(x.dtype)"
+            )
+
+    def _check(self, x: Tensor, shape: Shape, finite: bool = True) -> None:
+        self._check_kind(x, shape)
+        if finite:
+            check_finite(x, "input", "Drop or repair those rows before scoring them.")
+
+    def _check_round_trip(self, z: Tensor, x_hat: Tensor) -> None:
+        if in_transform(z):
+            return
+        with torch.no_grad():
+            try:
+                error = self.latent.space.difference(self.encode(x_hat), z).norm(dim=1) / (1 + z.norm(dim=1))
+            except NonFiniteError:  # a saturated layer: there is no way back at all
+                error = torch.full_like(z[:, 0], torch.inf)
+        tolerance = torch.finfo(z.dtype).eps ** 0.5
+        bad = ~(error <= tolerance)
+        if bool(bad.any()):
+            warn(
+                RoundTripWarning,
+                f"the flow is not numerically invertible at {int(bad.sum())} of {len(z)} points: encoding a "
+                f"decoded point misses it by up to {float(error.max()):.1e} (relative), more than {tolerance:.1e} for "
+                f"{z.dtype}. Coordinates and densities there are off by as much. Use float64, or bound the log-scale "
+                "(scale='tanh') and train again.",
+            )
+
+
+def squared_distance(x: Tensor, x_hat: Tensor) -> Tensor:
+    """‖x − x̂‖² of every row, (B,), float64."""
+    return (x.double() - x_hat.double()).flatten(1).square().sum(dim=1)
