@@ -2,6 +2,7 @@ import csv
 import gzip
 import os
 import sys
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -300,6 +301,34 @@ def test_parquet(tmp_path):
     np.testing.assert_array_equal(table.values, [[1, 0.5], [3, 2]])
     path.write_bytes(b"PAR1 no")
     with pytest.raises(DataError, match="cannot read"):
+        read_table(path)
+
+
+def test_parquet_types(tmp_path):
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path, large = tmp_path / "t.parquet", 2**60 + 1
+    columns = {
+        "flag": arrow.array([True, None, False]),
+        "price": arrow.array([Decimal("1.25"), Decimal("-3"), Decimal("0")]),
+        "half": arrow.array(np.array([0.5, 1, 2], dtype=np.float16)),
+        "large": arrow.array([large, -large, None]),
+        "coded": arrow.array([7.5, 8.5, 7.5]).dictionary_encode(),
+    }
+    parquet.write_table(arrow.table(columns), path)
+    table = read_table(path, exclude=["flag", "large"])
+    np.testing.assert_array_equal(table.values, [[1.25, 0.5, 7.5], [-3, 1, 8.5], [0, 2, 7.5]])
+    table = read_table(path, columns=["large", "flag"], drop_invalid=True)
+    np.testing.assert_array_equal(table.values, [[float(large), 1]])  # rounded, as in the other formats
+    assert table.kept.tolist() == [1]
+    assert read_text_columns(path, ["large"]) == {"large": [str(large), str(-large), ""]}
+    parquet.write_table(arrow.table({"x": np.arange(3, dtype=np.float32), "y": np.ones(3, dtype=np.float32)}), path)
+    assert read_table(path).values.dtype == np.float32
+    parquet.write_table(arrow.table({"when": arrow.array([0, 1], arrow.timestamp("s")), "y": [1.0, 2.0]}), path)
+    with pytest.raises(DataError, match=r"when \(timestamp.*--exclude 'when'"):
+        read_table(path)
+    parquet.write_table(arrow.table({"x": arrow.array([], arrow.float64())}), path)
+    with pytest.raises(DataError, match="no rows"):
         read_table(path)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ Choose = Callable[[tuple[str, ...]], list[int]]
 Read = tuple[Array, tuple[str, ...], bool]  # values, the names kept, whether the names are the file's
 
 _BATCH_ROWS = 2**16  # of a Parquet file at a time
+_BUFFER_BYTES = 2**20  # of each of its columns
 _CHANNELS = (1, 3)
 # what the parts are called: here, in Keras's files and in MedMNIST's
 _PARTS = {
@@ -81,11 +82,16 @@ def read_parquet(path: Path, choose: Choose) -> Read:
         shape = (file.metadata.num_rows, len(kept))
 
         def parts() -> Iterator[Array]:
-            for batch in file.iter_batches(_BATCH_ROWS, columns=kept):
-                columns = [batch.column(name).cast(kind.name).to_numpy(zero_copy_only=False) for name in kept]
-                yield np.stack(columns, axis=1)
+            for batch in file.iter_batches(_BATCH_ROWS, columns=kept, use_threads=False):
+                yield _numbers(batch, kept, kind)
 
         return gather(parts(), shape, kind), tuple(kept), True
+
+
+def _numbers(batch: Any, names: Sequence[str], kind: np.dtype[Any]) -> Array:
+    """Columns of a batch as an array; whole numbers beyond 2⁵³ are rounded, as in every other format."""
+    columns = [batch.column(name).cast(kind.name, safe=False).to_numpy(zero_copy_only=False) for name in names]
+    return np.stack(columns, axis=1)
 
 
 def read_parquet_text(path: Path, choose: Choose) -> dict[str, list[str]]:
@@ -99,7 +105,8 @@ def read_parquet_text(path: Path, choose: Choose) -> dict[str, list[str]]:
 def _parquet(path: Path, choose: Choose) -> tuple[Any, list[str]]:
     """A Parquet file, and the names of the columns chosen, in that order; it must not unfold to too much."""
     _, parquet = load_pyarrow()
-    file = parquet.ParquetFile(path)
+    # buffered, a page at a time: otherwise all of a row group is read at once, and that may be all of the file
+    file = parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
     names = tuple(file.schema_arrow.names)
     check_width(len(names), f"'{path}'")
     check_names(names, f"'{path}'")
