@@ -72,7 +72,7 @@ class Layers:
     """Of a density made of layers.
 
     Args:
-        latent_layers: couplings, or splines, of the latent density.
+        latent_layers: number of couplings, or of splines, in the latent density.
         latent_hidden: widths of their networks.
     """
 
@@ -90,7 +90,7 @@ class RealNVPLayers(Layers):
     """Of affine couplings, which follow those of the manifold in what is not said here.
 
     Args:
-        latent_activation: of the networks of the latent density; none: as activation.
+        latent_activation: activation of these networks; none: the same as activation.
     """
 
     latent_activation: Activation | None = None
@@ -104,7 +104,7 @@ class Components:
     """Of a mixture.
 
     Args:
-        latent_components: Gaussians of the mixture.
+        latent_components: number of Gaussians in the mixture.
     """
 
     latent_components: int = 8

@@ -54,7 +54,7 @@ class DataSettings:
         test_fraction: share of the rows kept for testing.
         radius_noise: standard deviation of the radius of the circle.
         sphere: two columns, latitude and longitude in degrees: points of the unit sphere in R³, never standardised.
-        image_size: height and width, or one number for both, to which pictures are scaled.
+        image_size: scale pictures to this height and width, or one number for both.
     """
 
     data: str | None = None

@@ -18,13 +18,13 @@ class Couplings:
     """Of a chain of couplings.
 
     Args:
-        layers: couplings of the decoder.
+        layers: number of couplings in the decoder.
         hidden: widths of the network of each coupling.
-        network: of each coupling: "mlp", or "residual" (two equal widths for each residual block).
-        activation: of these networks: "silu", "tanh" (as published) or "relu".
+        network: network of each coupling: "mlp", or "residual" (two equal widths for each residual block).
+        activation: activation of these networks: "silu", "tanh" (as published) or "relu".
         mixing: linear layers between the couplings: "none", "permutation", "lu" or "free".
-        mixing_start: "identity" for mixing that cancels out at the start, so that the couplings start as the identity and,
-            with pca, the manifold as the best linear one; "random" for a rotation, and a subspace, at random.
+        mixing_start: "identity": mixing that cancels out at the start, so that the couplings start as the identity and,
+            with pca, the manifold as the best linear one; "random": a random rotation, and a random subspace.
         actnorm: an ActNorm after each coupling, started from the data.
     """
 
@@ -68,7 +68,7 @@ class PrincipalSettings(Couplings):
     """Couplings of the leading principal components.
 
     Args:
-        directions: principal components that the couplings work on; the rest of the data is replaced by its mean.
+        directions: number of principal components that the couplings work on; the rest of the data is replaced by its mean.
     """
 
     directions: int = 128
@@ -86,7 +86,7 @@ class MultiscaleSettings:
     """The paper's flow of images: ten convolutional couplings at two scales.
 
     Args:
-        channels: of the convolutions in each of the ten couplings.
+        channels: channels of the convolutions in each of the ten couplings.
         blocks: residual blocks in each coupling.
     """
 
@@ -142,7 +142,7 @@ class ModelSettings:
             "line*circle"; its dimension is then that of the manifold. none: lines, as many as latent_dim.
         ambient: network of the decoder: "realnvp" (tables), "principal" (in the leading principal components only: images,
             wide tables) or "multiscale" (images, as published).
-        scale: of the couplings: "tanh" (bounded), "exp" (as published) or "sigmoid".
+        scale: how couplings scale: "tanh" (bounded), "exp" (as published) or "sigmoid".
         zero_init: start every coupling as the identity.
         latent: density of the coordinates on the manifold: {latents}.
         standardise: let the model see columns of mean 0 and standard deviation 1; densities stay in the units of the data.

@@ -25,7 +25,7 @@ class ExactVolume:
 
     Args:
         bundle_size: tangents carried at a time, to bound memory; none: all.
-        codimension: whether to use the identity for manifolds of almost as many dimensions as the data have: "auto",
+        codimension: whether to use a cheaper identity for manifolds with almost as many dimensions as the data: "auto",
             "always" or "never".
     """
 
@@ -39,7 +39,7 @@ class Iterations:
 
     Args:
         tolerance: relative residual at which conjugate gradients stop.
-        max_iterations: most of their iterations; none: twice the latent dimension.
+        max_iterations: the most iterations they may take; none: twice the latent dimension.
     """
 
     tolerance: float = 1e-5
@@ -55,8 +55,9 @@ class StochasticVolume:
 
     Args:
         probes: random tangents for each row.
-        distribution: of the probes: "orthonormal", "gaussian" (as published) or "rademacher".
-        solver: of the linear equations: "direct", "cg" (conjugate gradients, as published) or "pcg" (preconditioned).
+        distribution: how the probes are drawn: "orthonormal", "gaussian" (as published) or "rademacher".
+        solver: how the linear equations are solved: "direct", "cg" (conjugate gradients, as published) or "pcg"
+            (preconditioned conjugate gradients).
     """
 
     probes: int = 1
@@ -132,46 +133,46 @@ class TrainingConfig:
         target_error: mean squared reconstruction error to meet; beta adapts by dual ascent until it is met. "auto" takes
             little more than what the manifold reaches on the validation rows before the likelihood counts (see anneal), and
             no more than at the start, so that the likelihood cannot buy density with distance.
-        dual_rate: speed of that adaptation: the largest relative change of beta in a step.
+        dual_rate: how fast beta adapts to target_error: its largest relative change in a step.
         tail_weight: exponent a of the weight |y|^(2a) of a row in the reconstruction error, by its distance from the
             centre of the data and 1 on average. Above 0 (say 0.5 to 1), rows far out are reconstructed better.
         epochs: passes over the training data (for "two-step", one pass of each kind); "auto" chooses by the number of
             rows: from 300 steps for few rows to 3,500 for many.
-        time: seconds that the whole may take, if epochs is "auto": epochs are then planned from the measured time of a step,
+        time: seconds that the whole fit may take, if epochs is "auto": epochs are then planned from the measured time of a step,
             and recorded, so that resuming or repeating the run with its config.toml gives the same weights.
-        latent_epochs: more epochs after those, in which the latent density trains alone on the best manifold so far; their
-            schedule starts anew. If epochs is "auto", half as many.
-        restart_latent: before latent_epochs, let the latent density start from data once more (a mixture: by the EM
-            algorithm on the coordinates of the best manifold). Weights from before are no longer judged.
-        epoch_rows: rows in an epoch, drawn anew for each, so that a large table is validated more than once a pass; none:
+        latent_epochs: further epochs in which the latent density trains alone on the best manifold so far, with a schedule
+            of their own. If epochs is "auto", half as many.
+        restart_latent: before latent_epochs, start the latent density from the data again (a mixture: by the EM algorithm
+            on the coordinates of the best manifold). Earlier weights are then no longer candidates for the best.
+        epoch_rows: rows in an epoch, drawn anew each time, so that a large table is validated more than once per pass; none:
             all of them, or at most 50,000 if epochs is "auto".
         batch_size: rows in a step.
         optimiser: "adam" or "adamw".
-        weight_decay: of the optimiser.
-        learning_rate: of the optimiser; the peak where a schedule changes it.
+        weight_decay: weight decay of the optimiser.
+        learning_rate: learning rate of the optimiser; its peak, if a schedule changes it.
         schedule: "constant", "cosine" (to zero over all epochs) or "one-cycle" (up for 30 % of them, then down).
         warm_up: epochs over which the learning rate rises linearly from zero.
-        anneal: (start, end) between which the weight of the likelihood rises linearly from 0 to 1.
-        anneal_in: whether these are "epochs", "steps", or the "share" of all epochs.
-        start_latent: when the annealing starts, let the latent density start from data once more (its whitening): by then
-            the manifold has moved.
+        anneal: when the weight of the likelihood starts to rise linearly from 0, and when it reaches 1.
+        anneal_in: what anneal counts: "epochs", "steps", or the "share" of all epochs.
+        start_latent: when the annealing starts, start the latent density from the data again (its whitening), because the
+            manifold has moved by then.
         clip: largest norm of the gradient; none: no limit.
         ema: decay of an exponential moving average of the weights, such as 0.999, which is then evaluated and kept.
         volume_fraction: share of each batch whose log-volume is computed; unbiased, and cheaper in proportion.
         memory: MiB that a step's graph may take; larger batches are taken in parts whose gradients add up.
-        patience: stop after so many epochs without improvement, counted from the end of the annealing; none: train to the
+        patience: stop after this many epochs without improvement, counted from the end of the annealing; none: train to the
             end; "auto": a fifth of all epochs. The best weights are kept either way.
-        monitor: what improvement is judged by, on the validation rows, lower being better: "objective", "nll",
+        monitor: which number on the validation rows judges improvement, lower being better: "objective", "nll",
             "reconstruction", "fid-like", or a metric passed to fit.
-        evaluate_every: epochs between validations; "auto": some 30 validations in all.
+        evaluate_every: epochs between validations; "auto": about 30 validations in all.
         validation_rows: the most rows a validation uses.
         scatter: after training, fit the density of rows around the manifold, for log-densities in all columns, samples
             with their scatter, and the outlier score.
-        seed: of the order of the batches and of every random draw.
+        seed: seed of the order of the batches and of every random draw.
         dtype: "float32" or "float64"; none: that of the flow.
         device: "auto" (a GPU if there is one), "cpu", "cuda", …
-        checkpoint_every: seconds between two saves of the state to resume from, also within an epoch. 0 saves after every
-            step, inf only when the run is stopped or done.
+        checkpoint_every: seconds between checkpoints, also within an epoch. 0 saves one after every step, inf only when the
+            run stops or ends.
     """
 
     method: Literal["ml", "two-step"] = "ml"
