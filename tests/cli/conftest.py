@@ -32,6 +32,27 @@ def rnf(capsys):
 
 
 @pytest.fixture
+def check_layout():
+    """Checks that a printed table has no frame, its first column on the left and all others on the right."""
+
+    def check(text, *headings):
+        lines = text.splitlines()
+        first = next(i for i, line in enumerate(lines) if all(heading in line for heading in headings))
+        edges = [lines[first].index(heading) + len(heading) for heading in headings]
+        rows = [line for line in lines[first + 2 :] if line.strip()]
+        last = next((i for i, line in enumerate(rows) if not line.startswith("  ")), len(rows))
+        assert last > 1
+        for line in rows[:last]:
+            padded = line.ljust(max(edges) + 1)
+            assert padded[2] != " ", line
+            assert all(padded[edge] == " " for edge in edges), line
+        assert any(all(line.ljust(max(edges))[edge - 1] != " " for edge in edges) for line in rows[:last])
+        assert not set("│┃|") & set(text)
+
+    return check
+
+
+@pytest.fixture
 def rows_of():
     """The cells of the lines of a printed table, by the first cell."""
 

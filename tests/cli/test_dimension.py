@@ -4,7 +4,7 @@ from rectangular_flows.metrics.dimension import estimate_dimension
 from rectangular_flows.plots import dimension
 
 
-def test_estimates_are_printed_and_drawn(here, rnf, rows_of, monkeypatch):
+def test_estimates_are_printed_and_drawn(here, rnf, rows_of, check_layout, monkeypatch):
     drawn = []
     draw = dimension.draw_dimension
     monkeypatch.setattr(dimension, "draw_dimension", lambda *given: drawn.append(given) or draw(*given))
@@ -17,6 +17,7 @@ def test_estimates_are_printed_and_drawn(here, rnf, rows_of, monkeypatch):
     assert rows["two nearest neighbours"] == [f"{found.two_nn.value:.2f}", f"{found.two_nn.standard_error:.2f}"]
     assert rows["maximum likelihood"] == [f"{found.mle.value:.2f}", f"{found.mle.standard_error:.2f}"]
     assert rows["principal components with 95 % of the variance"] == [str(found.pca_95)]
+    check_layout(said, "dimension", "±")
     assert f"suggestion: --latent-dim {found.suggestion} (--latent-dim auto chooses it)" in said
     assert found.suggestion == 1
     assert spectrum.shape == (3,)

@@ -5,7 +5,7 @@ import pytest
 from rectangular_flows.evaluation.evaluate import METRICS
 
 
-def test_the_table_shows_what_is_kept(here, rnf, rows_of):
+def test_the_table_shows_what_is_kept(here, rnf, rows_of, check_layout):
     said = rnf("evaluate", "table-run", "-n", 50, "--seed", 2)
     numbers = json.loads((here / "table-run" / "evaluation.json").read_text())
     assert (numbers["test_rows"], numbers["samples"], numbers["seed"]) == (12, 50, 2)
@@ -15,6 +15,7 @@ def test_the_table_shows_what_is_kept(here, rnf, rows_of):
         assert rows[METRICS[name].label] == [f"{numbers[name]:.4g}"]
     for name in ("fid_like", "sliced_wasserstein", "c2st"):
         assert rows[METRICS[name].label] == [f"{numbers[name]:.4g}", f"{numbers[f'{name}_floor']:.4g}"]
+    check_layout(said, "value", "real against real")
     assert not [label for label in rows if "circle" in label or "KID" in label]
     assert said.splitlines()[-1] == "numbers: table-run/evaluation.json"
 
@@ -37,5 +38,5 @@ def test_images_without_the_network(here, rnf, rows_of, monkeypatch, tmp_path):
         (["--rows", "9"], "at least 10 test rows to evaluate on; got 9. Give more --rows"),
     ],
 )
-def test_mistakes_are_told(here, rnf, words, message):
+def test_mistakes(here, rnf, words, message):
     assert message in rnf("evaluate", "table-run", *words, code=2)

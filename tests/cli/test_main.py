@@ -1,14 +1,16 @@
 """The table of commands."""
 
+import ctypes
 import re
 import resource
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 import rectangular_flows as rnf
-from rectangular_flows.cli import COMMANDS, Command
+from rectangular_flows.cli import COMMANDS, Command, _keep_freed_memory
 from tests.cli.command import ENVIRONMENT, complaint, run, run_apart
 
 
@@ -83,6 +85,22 @@ def test_a_command_is_one_entry(monkeypatch, tmp_path):
 )
 def test_mistakes(arguments, message):
     assert re.fullmatch(f"rnf: .*{re.escape(message).replace(re.escape('.*'), '.*')}.*", complaint(*arguments))
+
+
+def test_memory_is_kept_between_steps(monkeypatch):
+    """M_TRIM_THRESHOLD is −1 and M_MMAP_THRESHOLD −3 in malloc.h."""
+    calls, opened = [], []
+    library = SimpleNamespace(mallopt=lambda *given: calls.append(given))
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: opened.append(name) or library)
+    monkeypatch.setattr(sys, "platform", "linux")
+    _keep_freed_memory()
+    assert (calls, opened) == ([(-1, 2_147_483_647), (-3, 33_554_432)], [None])
+    library = SimpleNamespace()  # elsewhere than on glibc
+    _keep_freed_memory()
+    monkeypatch.setattr(sys, "platform", "darwin")
+    _keep_freed_memory()
+    assert len(calls) == 2
+    assert len(opened) == 2
 
 
 def test_public_names_are_there():

@@ -15,7 +15,7 @@ def other(here):
     return "other.csv"
 
 
-def test_the_table_shows_what_is_kept(here, other, rnf, rows_of):
+def test_the_table_shows_what_is_kept(here, other, rnf, rows_of, check_layout):
     said = rnf("ood", "table-run", "--against", other)
     found = json.loads((here / "table-run" / "ood-other" / "ood.json").read_text())
     assert "table (inside, 12 test rows) against other (outside, 120 rows)" in said
@@ -26,6 +26,7 @@ def test_the_table_shows_what_is_kept(here, other, rnf, rows_of):
         expected = [f"{one['auroc']:.3f}", f"{one['aupr']:.3f}", *(f"{share:.1%}" for share in shares)]
         assert rows[one["name"]] == expected, name
     assert rows["chance"] == ["0.500", "0.091", "95.0%", "50.0%", "95.0%", "5.0%"]
+    check_layout(said, *rows["score"])
     own = {one["name"]: one["auroc"] for name, one in found["scores"].items() if name != "pca"}
     best = max(own, key=own.get)
     assert f"the model's best score, {best}, {own[best]:.3f}" in said

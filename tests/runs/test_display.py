@@ -8,7 +8,15 @@ from rich.console import Console
 
 from rectangular_flows import TrainingConfig
 from rectangular_flows.runs import display
-from rectangular_flows.runs.display import TrainingDisplay, WorkDisplay, say, say_where
+from rectangular_flows.runs.display import (
+    PlainConsole,
+    TrainingDisplay,
+    WorkDisplay,
+    duration,
+    say,
+    say_where,
+    wide_console,
+)
 
 
 @pytest.fixture
@@ -60,11 +68,104 @@ def test_quiet_is_quiet(clock):
 
 def test_a_terminal_has_a_bar(clock):
     where = console(force_terminal=True)
+    with TrainingDisplay(where, "[red]mine") as shown:
+        (task,) = shown._progress.tasks
+        assert (task.completed, task.total, task.fields["now"]) == (0, 1, "starting")
+        clock.seconds += 0.05
+        shown.on_step(training(2, 20))  # too soon
+        assert task.completed == 0
+        clock.seconds += 0.07
+        shown.on_step(training(3, 50))
+        assert task.completed == 0.5
+        assert task.fields["now"].startswith("epoch 4/12 · objective 1.5")
+        assert " steps/s · " in task.fields["now"]
+        shown.on_epoch(training(3, 50))  # which adds nothing there
+        clock.seconds += 0.05
+        shown.on_step(training(3, 51))
+        assert task.completed == 0.5
+        clock.seconds += 0.06
+        shown.on_step(training(3, 60))
+        assert task.completed == 0.6
+    assert shown._progress.finished is False
+    said = where.file.getvalue()
+    assert "epoch 4/12" in said
+    assert "[red]mine" in said
+    assert "mine: epoch" not in said
+    assert said.endswith("\x1b[2K")  # the bar is gone
+
+
+def test_no_bar_where_there_is_no_terminal(clock):
+    where = console()
     with TrainingDisplay(where, "mine") as shown:
         clock.seconds += 1
         shown.on_step(training(3, 50))
-        shown.on_epoch(training(3, 50))  # which adds nothing there
-    assert "epoch 4/12" in where.file.getvalue()
+    assert where.file.getvalue() == ""
+
+
+def test_the_bar_of_long_work(clock):
+    where = console(force_terminal=True)
+    with WorkDisplay(where, "scoring", total=8) as shown:
+        (task,) = shown._progress.tasks
+        clock.seconds += 1.9
+        shown.advance(1)
+        assert task.completed == 0
+        clock.seconds += 2.1
+        shown.advance(1)
+        assert (task.completed, task.fields["now"]) == (0.25, "12 s left")
+        shown.at(4, 16)
+        assert task.completed == 0.25
+        shown.at(8, 16)
+        assert (task.completed, task.fields["now"]) == (0.5, "4 s left")
+        shown.at(16, 16)
+        assert task.completed == 0.5
+    assert "scoring:" not in where.file.getvalue()
+
+
+def test_a_line_now_and_then(clock):
+    """At least eight for a run, and one every ten seconds."""
+    where = console()
+    with TrainingDisplay(where, "mine") as shown:
+        shown.on_step(training(0, 0))
+        for epoch in range(1, 10):
+            run = training(epoch, epoch)
+            run.config = TrainingConfig(epochs=30, latent_epochs=2)
+            clock.seconds += 2
+            shown.on_epoch(run)
+    # 32 // 8 = 4 epochs from one to the next: 1, 5 and 9
+    assert [line.split()[2] for line in where.file.getvalue().splitlines()] == ["2/32", "6/32", "10/32"]
+    with TrainingDisplay(where, "slow") as shown:
+        for epoch in (1, 2, 3):
+            run = training(epoch, epoch)
+            run.config = TrainingConfig(epochs=30, latent_epochs=2)
+            shown.on_epoch(run)
+            clock.seconds += 10
+    assert [line.split()[2] for line in where.file.getvalue().splitlines()[3:]] == ["2/32", "3/32", "4/32"]
+
+
+def test_the_last_epoch_has_a_line(clock):
+    where = console()
+    with TrainingDisplay(where, "mine") as shown:
+        for epoch in (11, 12):
+            shown.on_epoch(training(epoch, epoch))
+    assert [line.split()[2] for line in where.file.getvalue().splitlines()] == ["12/12", "12/12"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(-3, "0 s"), (59.4, "59 s"), (59.6, "1 min"), (61, "1 min 1 s"), (3599, "59 min 59 s"), (3600, "1 h 0 min")],
+)
+def test_times_in_words(seconds, words):
+    assert duration(seconds) == words
+
+
+def test_a_console_shows_text_as_it_stands(monkeypatch):
+    where = PlainConsole(file=io.StringIO(), width=80)
+    where.print("[red]:smile: 12\x1b[31m")
+    assert where.file.getvalue() == "[red]:smile: 12\\x1b[31m\n"
+    for terminal, width in ((False, 130), (True, 77)):
+        monkeypatch.setattr("sys.stdout", SimpleNamespace(isatty=lambda terminal=terminal: terminal, write=None))
+        monkeypatch.setenv("COLUMNS", "77")
+        assert wide_console().width == width
 
 
 def test_long_work_says_how_long_it_takes(clock):

@@ -38,7 +38,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
 
 def add_seed(parser: argparse.ArgumentParser, what: str) -> None:
     """The seed of whatever is random."""
-    parser.add_argument("--seed", type=seed, default=0, help=f"of {what} (default: %(default)s)")
+    parser.add_argument("--seed", type=seed, default=0, help=f"seed of {what} (default: %(default)s)")
 
 
 def add_drop_invalid(parser: argparse.ArgumentParser) -> None:
@@ -50,4 +50,4 @@ def add_network(parser: argparse.ArgumentParser) -> None:
     """The network whose features FID and KID compare."""
     text = "TorchScript file for the features of images (default: that of FID, in the data folder)"
     parser.add_argument("--network", type=Path, metavar="FILE", help=text)
-    parser.add_argument("--network-sha256", metavar="HEX", help="what the file must have, if it is your own")
+    parser.add_argument("--network-sha256", metavar="HEX", help="SHA-256 that this file must have")

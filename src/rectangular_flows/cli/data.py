@@ -27,8 +27,8 @@ from ..spelling import printable
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """List, or get which one."""
     what = parser.add_subparsers(dest="what", metavar="WHAT", required=True)
-    what.add_parser("list", help="what there is")
-    what.add_parser("get", help="download a data set").add_argument("name", metavar="NAME")
+    what.add_parser("list", help="list the data sets, and whether each is at hand")
+    what.add_parser("get", help="download a data set").add_argument("name", metavar="NAME", help="of rnf data list")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,8 +11,8 @@ from .arguments import add_seed, whole
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Where to, the seed, and how long."""
     parser.add_argument("-o", "--out", type=Path, default=Path("runs/demo"), help="folder (default: %(default)s)")
-    add_seed(parser, "data, weights and batches")
-    parser.add_argument("--epochs", type=whole, help="fewer than the default, for a quick look")
+    add_seed(parser, "the data, weights and batches")
+    parser.add_argument("--epochs", type=whole, help="train for fewer epochs, for a quick look")
 
 
 def run(arguments: argparse.Namespace) -> int:

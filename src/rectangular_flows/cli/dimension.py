@@ -11,12 +11,12 @@ from .arguments import add_drop_invalid, add_seed
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which data, and where to."""
-    parser.add_argument("data", metavar="DATA", help="a file, a folder of pictures, a known data set")
+    parser.add_argument("data", metavar="DATA", help="a file, a folder of pictures, or a known data set")
     parser.add_argument("--columns", metavar="NAME,…", help="only these columns")
     parser.add_argument("--exclude", metavar="NAME,…", help="all columns but these")
     add_drop_invalid(parser)
-    add_seed(parser, "the rows looked at")
-    text = "figure (default: %(default)s)"
+    add_seed(parser, "the choice of rows")
+    text = "file for the figure (default: %(default)s)"
     parser.add_argument("-o", "--output", type=Path, default=Path("dimension.png"), help=text)
 
 

@@ -12,9 +12,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_run(parser)
     text = "samples to compare (default: 10000; images: 5000)"
     parser.add_argument("-n", "--samples", type=whole, help=text)
-    parser.add_argument("--rows", type=whole, default=50_000, help="most test rows (default: %(default)s)")
-    add_seed(parser, "the draws")
-    parser.add_argument("--skip-fid", action="store_true", help="images: no features of samples, the slow part")
+    parser.add_argument("--rows", type=whole, default=50_000, help="use at most ROWS test rows (default: %(default)s)")
+    add_seed(parser, "the random draws")
+    parser.add_argument("--skip-fid", action="store_true", help="images: leave out FID and what else is slow")
     add_network(parser)
 
 

@@ -20,9 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "a file, a folder of pictures, or the name of a known data set"
     parser.add_argument("--against", metavar="DATA", required=True, help=text)
     parser.add_argument(
-        "-n", "--count", type=whole, default=10_000, help="most rows of each set (default: %(default)s)"
+        "-n", "--count", type=whole, default=10_000, help="at most COUNT rows of each set (default: %(default)s)"
     )
-    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="(default: RUN/ood-NAME)")
+    parser.add_argument("-o", "--output", type=Path, metavar="FOLDER", help="for the results (default: RUN/ood-NAME)")
     add_seed(parser, "the choice of rows")
     add_drop_invalid(parser)
 

@@ -11,7 +11,7 @@ from .arguments import add_run
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run, where to."""
     add_run(parser)
-    parser.add_argument("-o", "--output", type=Path, help="file (default: RUN/report.html)")
+    parser.add_argument("-o", "--output", type=Path, help="file for the page (default: RUN/report.html)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from .arguments import add_run, add_seed, whole
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run, how many, where to."""
     add_run(parser)
-    parser.add_argument("-n", "--count", type=whole, default=1000, help="how many (default: %(default)s)")
+    parser.add_argument("-n", "--count", type=whole, default=1000, help="number of samples (default: %(default)s)")
     formats = "CSV, TSV, NPY, NPZ or Parquet (default: samples.csv); images: NPY, NPZ or one PNG (default: samples.npy)"
     parser.add_argument("-o", "--output", type=Path, help=formats)
     text = (
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text += "images, and points on the sphere, lie on it)"
     parser.add_argument("--scatter", action=argparse.BooleanOptionalAction, default=None, help=text)
-    add_seed(parser, "the draws")
+    add_seed(parser, "the random draws")
 
 
 def run(arguments: argparse.Namespace) -> int:

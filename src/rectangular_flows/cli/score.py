@@ -13,8 +13,8 @@ _MEANS = {"log_density": "log-density", "reconstruction_error": "reconstruction 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run, which rows, what to write and where to."""
     add_run(parser)
-    text = "file with the columns the model was trained on; images: a data set, a folder or an array, of which the test"
-    parser.add_argument("data", metavar="DATA", help=f"{text} images are scored where some are set apart, or else all")
+    text = "file with the columns the model was trained on; images: a data set, a folder or an array; if it has test"
+    parser.add_argument("data", metavar="DATA", help=f"{text} images, only these are scored")
     text = "CSV, TSV, NPY, NPZ or Parquet (default: %(default)s)"
     parser.add_argument("-o", "--output", type=Path, default=Path("scores.csv"), help=text)
     text = "keep these columns of the file, text or numbers, in the output; they need not be columns of the model"

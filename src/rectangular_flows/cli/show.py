@@ -10,7 +10,7 @@ from .arguments import add_run
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Which run."""
     add_run(parser)
-    parser.add_argument("--again", action="store_true", help="judge anew, whatever was kept with the run")
+    parser.add_argument("--again", action="store_true", help="judge the run again, and replace the kept verdict")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -138,7 +138,7 @@ class TrainingConfig:
             centre of the data and 1 on average. Above 0 (say 0.5 to 1), rows far out are reconstructed better.
         epochs: passes over the training data (for "two-step", one pass of each kind); "auto" chooses by the number of
             rows: from 300 steps for few rows to 3,500 for many.
-        time: seconds that the whole fit may take, if epochs is "auto": epochs are then planned from the measured time of a step,
+        time: seconds that the fit may take, if epochs is "auto": epochs are then planned from the measured time of a step,
             and recorded, so that resuming or repeating the run with its config.toml gives the same weights.
         latent_epochs: further epochs in which the latent density trains alone on the best manifold so far, with a schedule
             of their own. If epochs is "auto", half as many.
