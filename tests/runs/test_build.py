@@ -1,10 +1,13 @@
 """What the settings make, and where a flow starts."""
 
+import numpy as np
 import pytest
 import torch
 
-from rectangular_flows.flows import Coupling
-from rectangular_flows.runs.build import build_flow
+from rectangular_flows.densities import MixtureDensity, ZukoDensity
+from rectangular_flows.flows import Coupling, Standardise
+from rectangular_flows.runs import build
+from rectangular_flows.runs.build import _check_precision, _standardise, build_flow
 from rectangular_flows.settings import FitSettings
 from tests.conftest import shaken
 
@@ -44,7 +47,7 @@ def test_h_may_have_another_activation():
         (0.0, 1e35, "has no room"),
     ],
 )
-def test_columns_beyond_a_dtype_are_told(shift, scale, message):
+def test_columns_beyond_a_dtype(shift, scale, message):
     rows = ROWS.double()
     rows[:, 0] = rows[:, 0] * scale + shift
     chosen = model(latent_dim=2, hidden=(8,))
@@ -84,3 +87,115 @@ def test_the_scale_is_that_of_the_couplings(values, expected):
     flow = build_flow(model(latent_dim=2, hidden=(8,), layers=1, mixing="none", **values), ROWS, seed=0)
     coupling = next(layer for layer in flow.ambient.modules() if isinstance(layer, Coupling))
     assert coupling.transformer.log_scale(torch.tensor(100.0)).item() == pytest.approx(expected)
+
+
+def standard(mean, scale):
+    return Standardise(torch.tensor(mean, dtype=torch.float64), torch.tensor(scale, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "mean", "scale", "fine"),
+    [
+        # a thousand steps of eps in a standard deviation: scale / (eps (|mean| + scale)), eps = 2⁻²³ or 2⁻⁵²
+        *((torch.float32, sign * mean, 1.0, fine) for sign in (1, -1) for mean, fine in ((8387, True), (8388, False))),
+        *((torch.float32, 83870, 10.0, True), (torch.float32, 83890, 10.0, False)),
+        *((torch.float64, 4.503e12, 1.0, True), (torch.float64, 4.504e12, 1.0, False)),
+        # squares of squares within the range: 2⁻¹²⁶·⁰·⁷⁵ to 2¹²⁸·⁰·⁷⁵
+        *((torch.float32, 0.0, 1.01 * 2**-94.5, True), (torch.float32, 0.0, 0.99 * 2**-94.5, False)),
+        *((torch.float32, 0.0, 0.99 * 2**96.0, True), (torch.float32, 0.0, 1.01 * 2**96.0, False)),
+        (torch.float32, -0.6 * 2**96.0, 0.6 * 2**96.0, False),
+    ],
+)
+def test_where_a_dtype_is_too_coarse(dtype, mean, scale, fine):
+    layer = standard([0.0, float(mean)], [1.0, scale])
+    if fine:
+        _check_precision(layer, dtype, ())
+        return
+    with pytest.raises(ValueError, match="column 2 varies by"):
+        _check_precision(layer, dtype, ())
+    with pytest.raises(ValueError, match="column 'b' varies by"):
+        _check_precision(layer, dtype, ("a", "b"))
+
+
+def test_what_is_said_of_a_coarse_dtype():
+    text = "column 1 varies by 1 around 12345678: float32 cannot tell such values apart. Please use --dtype float64 "
+    with pytest.raises(ValueError, match="cannot tell") as said:
+        _check_precision(standard([12345678.0], [1.0]), torch.float32, ())
+    assert str(said.value) == f"{text}(dtype='float64'), or subtract 1.23457e+07 from it"
+    with pytest.raises(ValueError, match="no room") as said:
+        _check_precision(standard([0.0], [1e300]), torch.float64, ())
+    text = "column 1 varies by 1e+300 around 0: float64 has no room for its squares. Please give it in other units"
+    assert str(said.value) == text
+
+
+def test_columns_are_standardised_in_parts():
+    """A hundred thousand rows at a time, without cancellation around a large mean."""
+    rows = np.random.default_rng(0).normal(size=(200_003, 2)) * [1e-3, 5.0] + [1e6, -3.0]
+    layer = _standardise(rows)
+    np.testing.assert_allclose(layer.mean, rows.mean(axis=0), rtol=1e-12)
+    np.testing.assert_allclose(layer.scale, rows.std(axis=0), rtol=1e-9)
+
+
+def test_the_start_in_few_directions_is_that_of_pca():
+    """All but the leading four of six columns' components is dropped; of these the manifold takes two."""
+    rows = torch.randn(400, 6, generator=torch.Generator().manual_seed(0)) * torch.tensor([3.0, 1, 2, 0.5, 0.1, 1.5])
+    chosen = model(latent_dim=2, ambient="principal", directions=4, hidden=(8,), layers=2, standardise=False)
+    flow = build_flow(chosen, rows, seed=0)
+    values = torch.linalg.svdvals(rows.double() - rows.double().mean(dim=0))
+    best = values[2:].square().sum() / len(rows)
+    torch.testing.assert_close(flow.reconstruction_error(rows).mean().double(), best, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(flow.encode(rows).std(dim=0), torch.ones(2), rtol=1e-2, atol=0)  # white
+    assert flow.pad.in_shape == (2,)
+    for dim, size in ((4, 4), (5, 4)):
+        with pytest.raises(ValueError, match=rf"below the number of directions, {size} .*; got {dim}"):
+            build_flow(model(latent_dim=dim, ambient="principal", directions=4), rows, seed=0)
+    with pytest.raises(ValueError, match=r"the number of directions, 2 .*; got 2"):  # one less than there are rows
+        build_flow(model(latent_dim=2, ambient="principal", directions=4), rows[:3], seed=0)
+
+
+def test_a_random_subspace_without_pca():
+    chosen = model(latent_dim=2, hidden=(8,), layers=1, mixing="none", pca=False, standardise=False)
+    pads = [build_flow(chosen, ROWS, seed).pad for seed in range(6)]
+    assert len({tuple(pad(torch.ones(1, 2)).flatten().tolist()) for pad in pads}) > 1
+
+
+@pytest.mark.parametrize(("rows", "kind"), [(299, MixtureDensity), (300, ZukoDensity)])
+def test_the_latent_density_goes_by_the_number_of_rows(rows, kind, monkeypatch):
+    monkeypatch.setattr(build, "FEW_ROWS", 300)
+    flow = build_flow(model(latent_dim=2, hidden=(8,), latent="auto"), ROWS[:rows], seed=0)
+    assert isinstance(flow.latent, kind)
+
+
+def test_a_model_may_take_an_eighth_of_the_memory(monkeypatch):
+    chosen = model(latent_dim=2, hidden=(64, 64), layers=5, latent="identity")
+    size = sum(p.numel() * p.element_size() for p in build_flow(chosen, ROWS, seed=0).parameters())
+    monkeypatch.setattr(build, "machine_memory", lambda: 8 * 2 * size)
+    build_flow(chosen, ROWS, seed=0)
+    monkeypatch.setattr(build, "machine_memory", lambda: 8 * 0.9 * size)
+    with pytest.raises(ValueError, match=r"expected a model that fits this machine; got one of .* fewer --layers"):
+        build_flow(chosen, ROWS, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("values", "images", "message"),
+    [
+        ({"ambient": "realnvp", "latent_dim": 2}, True, "images need --ambient principal or multiscale"),
+        ({"ambient": "multiscale", "latent_dim": 2}, False, "--ambient multiscale is for images"),
+        ({}, False, "no latent dimension: give --latent-dim"),
+        ({"latent_dim": "auto"}, False, "no latent dimension: give --latent-dim"),
+        ({"latent_dim": 0}, False, "expected --latent-dim of at least 1; got 0"),
+    ],
+)
+def test_what_does_not_go_together(values, images, message):
+    rows = torch.rand(20, 1, 4, 4) if images else ROWS
+    with pytest.raises(ValueError, match=message):
+        build_flow(model(**values), rows, seed=0)
+
+
+def test_weights_by_seed_and_the_global_generator_left_alone():
+    chosen = model(latent_dim=2, hidden=(8,), latent="identity")
+    before = torch.get_rng_state()
+    first, again, other = (build_flow(chosen, ROWS, seed).state_dict() for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)

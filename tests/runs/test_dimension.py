@@ -1,5 +1,8 @@
 """The latent dimension that is chosen where none is given, on data whose dimension is known."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -79,3 +82,87 @@ def test_repeated_rows_and_few_values():
     random = np.random.default_rng(0)
     assert 1 <= choose_dimension(MODEL, np.repeat(random.normal(size=(5, 4)), 40, axis=0), 0).value <= 3
     assert 1 <= choose_dimension(MODEL, random.integers(0, 3, size=(200, 4)).astype(float), 0).value <= 3
+
+
+# --- how the choice is made
+
+
+def chosen(monkeypatch, intrinsic, losses, rows=None):
+    """The choice where nearest neighbours give that dimension and trainings lose these shares; and what was trained."""
+    tried = []
+
+    def lost(settings, kept, held_out, seed):
+        tried.append((settings.latent_dim, len(kept), len(held_out), kept.dtype, seed))
+        return losses[settings.latent_dim]
+
+    monkeypatch.setattr(dimension, "_lost", lost)
+    monkeypatch.setattr(dimension, "estimate_dimension", lambda _: SimpleNamespace(suggestion=intrinsic))
+    rows = np.random.default_rng(0).normal(size=(400, 7)) if rows is None else rows
+    return choose_dimension(MODEL, rows, 5, torch.float64), tried
+
+
+def test_trainings_between_the_intrinsic_dimension_and_pca(monkeypatch):
+    found, tried = chosen(monkeypatch, 2, {2: 0.0501, 4: 0.05})
+    assert tried == [(2, 320, 80, torch.float64, 5), (4, 320, 80, torch.float64, 5)]
+    assert found.value == 4
+    assert found.reason == "a curved manifold of 4 dimensions keeps 95% of the variance of rows held out; PCA needs 6"
+    found, tried = chosen(monkeypatch, 2, {2: 0.02})
+    assert (found.value, len(tried)) == (2, 1)
+    found, tried = chosen(monkeypatch, 2, {2: 0.9, 4: 0.06})
+    assert (found.value, len(tried)) == (6, 2)
+    assert found.reason == "6 of 7 principal components keep 95 % of the variance of rows held out"
+    assert chosen(monkeypatch, 5, {5: 0.01})[1][0][0] == 5
+    for intrinsic in (6, 7):
+        assert chosen(monkeypatch, intrinsic, {}) == (found, [])
+
+
+def test_rows_that_decide(monkeypatch):
+    """From 30 on, at most 5,000 of them, a fifth of which is held out."""
+    rows = np.random.default_rng(0).normal(size=(6000, 3))
+    _, tried = chosen(monkeypatch, 1, {1: 0.0}, rows)
+    assert tried[0][1:3] == (4000, 1000)
+    assert len(chosen(monkeypatch, 1, {1: 0.0}, rows[:30])[1]) == 1
+    found, tried = chosen(monkeypatch, 1, {}, rows[:29])
+    assert tried == []
+    assert found.reason == "2 principal components keep 95 % of the variance; there are few rows"
+    assert chosen(monkeypatch, 1, {}, rows[:2])[0] == dimension.Dimension(1, "there are few rows")
+    assert chosen(monkeypatch, 1, {}, rows[:, :1])[0] == dimension.Dimension(1, "there is one column")
+
+
+@pytest.mark.parametrize(("weights", "count"), [((8, 1, 0.4, 0.1), 3), ((8, 1.6, 0.3, 0.1), 2), ((97, 1, 1, 1), 1)])
+def test_principal_components_of_standardised_rows(weights, count):
+    """Rows whose columns are independent and equally wide; others, with these variances along the components."""
+    random = torch.Generator().manual_seed(0)
+    train = torch.randn(300, 4, generator=random, dtype=torch.float64) * torch.tensor([3.0, 5.0, 1.0, 2.0]) + 10
+    mean, deviation = train.mean(0), train.std(0, correction=0)
+    axes = torch.linalg.svd((train - mean) / deviation)[2]
+    signs = torch.tensor([[(-1.0) ** (i >> j) for j in range(4)] for i in range(16)], dtype=torch.float64)
+    other = (signs * torch.tensor(weights, dtype=torch.float64).sqrt()) @ axes * deviation + mean
+    assert dimension._linear(train, other) == count
+    assert dimension._linear(train[:2], other) == 1  # fewer than there are rows
+    assert dimension._linear(train, signs @ axes * deviation + mean) == 3  # and columns
+
+
+def test_what_a_manifold_loses_before_it_trains(monkeypatch):
+    """With a rate of zero it is that of PCA, in standardised units, whatever the units of the rows are."""
+    monkeypatch.setattr(dimension, "_RATE", 0.0)
+    monkeypatch.setattr(dimension, "_STEPS", 25)
+    rows = torch.from_numpy(plane(250, 0, noise=0.5) * [1, 10, 0.1, 1, 1, 1] + [5, 0, 0, 0, 0, 0])
+    kept, held_out = rows[:200], rows[200:]
+    found = dimension._lost(replace(MODEL, latent_dim=1), kept, held_out, 0)
+    mean, deviation = kept.mean(0), kept.std(0, correction=0)
+    fitted, judged = (kept - mean) / deviation, (held_out - mean) / deviation
+    main = torch.linalg.svd(fitted)[2][:1]
+    left = (judged - judged @ main.T @ main).square().sum()
+    assert found == pytest.approx(float(left / judged.square().sum()), rel=1e-6)
+
+
+def test_a_short_training_lowers_what_is_lost(monkeypatch):
+    rows = torch.from_numpy(swiss_roll(250, 0)).float()
+    lost = {}
+    for steps in (25, 50):
+        monkeypatch.setattr(dimension, "_STEPS", steps)
+        lost[steps] = dimension._lost(replace(MODEL, latent_dim=2), rows[:200], rows[200:], 0)
+    monkeypatch.setattr(dimension, "_RATE", 0.0)
+    plain = dimension._lost(replace(MODEL, latent_dim=2), rows[:200], rows[200:], 0)
+    assert lost[50] < lost[25] < plain

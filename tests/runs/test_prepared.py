@@ -71,9 +71,83 @@ def test_some_rows():
         (DataSettings("powr"), "no file, folder or data set 'powr'. Did you mean 'power'"),
         (DataSettings("circle", sphere=True), "sphere is for a file with latitudes and longitudes"),
         (DataSettings("nowhere.csv"), "nowhere.csv"),
+        (DataSettings("nowhere/at/all"), "no file, folder or data set 'nowhere/at/all'"),
     ],
 )
-def test_mistakes_are_told(settings, message, tmp_path, monkeypatch):
+def test_mistakes(settings, message, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ValueError, match=message.replace(".", r"\.")):
         prepare(settings, 1, 0)
+
+
+# --- images
+
+
+@pytest.fixture
+def images(tmp_path):
+    """Two files of images, by their shades."""
+    for i, name in enumerate(("a", "b")):
+        shades = np.arange(40, dtype=np.uint8)[:, None, None] + 100 * i
+        np.save(tmp_path / f"{name}.npy", np.broadcast_to(shades, (40, 4, 6)))
+    return str(tmp_path / "a.npy"), str(tmp_path / "b.npy")
+
+
+def shades(rows):
+    """Of every image, which one shade has after the noise is taken off."""
+    return np.floor(256 * np.asarray(rows[:])).astype(int)[:, 0, 0, 0].tolist()
+
+
+def test_images_are_split_by_seed(images):
+    settings = DataSettings(images[0], validation_fraction=0.25, test_fraction=0.1)
+    data, again, other = (prepare(settings, "auto", seed) for seed in (0, 0, 1))
+    parts = [data.train, data.validation, data.test]
+    assert [len(part) for part in parts] == [26, 10, 4]
+    assert sorted(shade for part in parts for shade in shades(part)) == list(range(40))
+    assert (data.image_shape, data.columns, data.train.dtype) == ((1, 4, 6), (), np.float32)
+    np.testing.assert_array_equal(data.test[:], again.test[:])
+    assert shades(other.test) != shades(data.test)
+    assert (data.train[:] != again.train[:]).sum() == 0
+
+
+def test_images_of_their_own_for_validation_and_test(images):
+    one, both = (
+        prepare(DataSettings(images[0], test_fraction=0.25, **given), None, 3)
+        for given in ({"validation_data": images[1]}, {"validation_data": images[1], "test_data": images[1]})
+    )
+    assert [len(part) for part in (one.train, one.validation, one.test)] == [30, 40, 10]
+    assert shades(one.validation) == list(range(100, 140))
+    assert [len(part) for part in (both.train, both.validation, both.test)] == [40, 40, 40]
+    assert shades(both.test) == shades(both.validation)
+    assert (both.test[:] != both.validation[:]).mean() > 0.9  # unrelated noise
+    assert (both.test.seed, both.validation.seed) == ((3, 4), (3, 3))
+
+
+@pytest.mark.parametrize("given", [{"columns": ("a",)}, {"exclude": ("a",)}, {"sphere": True}])
+def test_images_have_no_columns(images, given):
+    (name,) = given
+    with pytest.raises(ValueError, match=f"--{name} is for tables; .*a.npy holds images"):
+        prepare(DataSettings(images[0], **given), 1, 0)
+
+
+def test_a_known_data_set_gets_the_options_it_has():
+    data, other = (prepare(DataSettings("circle", radius_noise=noise), 1, seed=4) for noise in (0.0, 0.5))
+    radii = [np.linalg.norm(np.asarray(part.train), axis=1) for part in (data, other)]
+    assert radii[0] == pytest.approx(1, abs=1e-6)
+    assert radii[1].std() == pytest.approx(0.5, rel=0.2)
+    assert len(data.columns) == 2
+    assert not np.array_equal(data.train, prepare(DataSettings("circle"), 1, seed=5).train)
+
+
+def test_columns_chosen_left_out_and_known(tmp_path):
+    path = str(helix(tmp_path / "helix.csv", rows=30))
+    whole = np.loadtxt(path, delimiter=",", skiprows=1)
+    shares = {"validation_fraction": 0.1, "test_fraction": 0.1}
+    for given, expected in (({"columns": ("up", "east")}, [2, 0]), ({"exclude": ("north",)}, [0, 2])):
+        data = prepare(DataSettings(path, **given, **shares), 1, 0)
+        assert data.columns == tuple(("east", "north", "up")[i] for i in expected)
+        rows = np.concatenate([np.asarray(part) for part in (data.train, data.validation, data.test)])
+        np.testing.assert_array_equal(rows[np.lexsort(rows.T)], whole[:, expected][np.lexsort(whole[:, expected].T)])
+    known = prepare(DataSettings(path), 1, 0, known=Known(("up", "east")))
+    assert known.columns == ("up", "east")
+    first = prepare(DataSettings(path), 1, 0)
+    np.testing.assert_array_equal(known.train, first.train[:, [2, 0]])
