@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rectangular_flows.runs.build import build_flow
+from rectangular_flows.data.periodic import PeriodicColumn, periodic_columns
+from rectangular_flows.runs.build import build_flow, without_reconstruction
 from rectangular_flows.settings import FitSettings, read_preset
 from rectangular_flows.training import fit
 
@@ -97,6 +98,17 @@ def _seven_angles() -> Grid:
     return Grid(_pairs(angles), log_p, np.exp(-log_p) / len(log_p))
 
 
+def _seven_columns() -> Grid:
+    """The same with the angles themselves, in degrees, as seven periodic columns."""
+    grid, degree = _seven_angles(), np.pi / 180
+    return Grid(_degrees(grid.points), grid.log_density + 7 * np.log(degree), grid.weights / degree**7)
+
+
+def _degrees(pairs: Array) -> Array:
+    found: Array = np.degrees(np.arctan2(pairs[:, 1::2], pairs[:, ::2]))
+    return found
+
+
 def _pairs(angles: Array) -> Array:
     return np.stack([np.cos(angles), np.sin(angles)], axis=2).reshape(len(angles), -1)
 
@@ -107,6 +119,7 @@ MANIFOLDS: dict[str, tuple[str, Callable[[], Grid]]] = {
     "flat torus in R⁴": ("torus:2", _flat_torus),
     "sphere": ("sphere", _sphere),
     "seven angles in R¹⁴": ("torus:7", _seven_angles),
+    "seven periodic columns": ("torus:7", _seven_columns),
 }
 
 
@@ -129,7 +142,8 @@ def draw(name: str, count: int, random: np.random.Generator) -> Array:
         return np.stack([np.cos(a), np.sin(a), np.cos(b), np.sin(b)], axis=1)
     if name.startswith("seven"):
         which = random.choice(3, count, p=_SHARES)
-        return _pairs(random.normal(_MEANS[which], _WIDTHS[which]))
+        pairs = _pairs(random.normal(_MEANS[which], _WIDTHS[which]))
+        return pairs if name.startswith("seven angles") else _degrees(pairs)
     centres = np.array([[1, 0, 0], [0, 1, 0.5], [-1, -1, 0.5], [0, 0.3, -1]], dtype=float)
     centres /= np.linalg.norm(centres, axis=1, keepdims=True)
     which = random.choice(5, count, p=[0.3, 0.25, 0.2, 0.15, 0.1])
@@ -150,8 +164,13 @@ def judge(name: str, seed: int) -> dict[str, float]:
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        flow = build_flow(settings.model, rows, seed, start_latent=not settings.training.start_latent)
-        fit(flow, rows, settings.training)
+        periodic: tuple[PeriodicColumn, ...] = ()
+        training = settings.training
+        if name == "seven periodic columns":
+            periodic = periodic_columns("all:degrees", rows.numpy(), [f"x{i}" for i in range(1, 8)], name)
+            training = without_reconstruction(training, 7, 7)
+        flow = build_flow(settings.model, rows, seed, start_latent=not training.start_latent, periodic=periodic)
+        fit(flow, rows, training)
     seconds = time.process_time() - start
     flow = flow.double()
     at = torch.from_numpy(grid.points)

@@ -96,12 +96,12 @@ def test_the_first_contribution_is_by_how_much_the_score_falls(model):
 def test_values_are_those_of_rows_near_by_the_other_columns():
     random = np.random.default_rng(0)
     rows, reference = 2 * random.standard_normal((7, 3)), random.standard_normal((50, 3))
-    found = module._values_nearby(torch.from_numpy(rows), torch.from_numpy(reference))
+    near = module._rows_nearby(module._gaps(torch.from_numpy(rows), torch.from_numpy(reference)))
     for row, column in np.ndindex(7, 3):
         others = [other for other in range(3) if other != column]
         gaps = np.minimum((rows[row, others] - reference[:, others]) ** 2, 4.0)
         expected = reference[np.argsort(gaps.sum(axis=1), kind="stable")[:5], column]
-        np.testing.assert_allclose(np.sort(found[row, column]), np.sort(expected))
+        np.testing.assert_allclose(np.sort(reference[near[row, column], column]), np.sort(expected))
 
 
 def test_a_usual_row_shares_its_score_by_distance_from_the_manifold(model):
@@ -184,6 +184,7 @@ def test_reasons_in_words():
         np.array([[0.0, 0.0, 0.0], [0.0, 10.0, -1.0]]),
         ("a", "b", "c"),
         np.array([0.5, 0.01]),
+        np.array([[1.0, 2.0, 3.0], [1.0, 12.0, 2.0]]),
     )
     assert [(row.index, row.name, row.score, row.p_value) for row in found.most_unusual(5)] == [
         (1, "row 2", 5.0, 0.01),

@@ -20,9 +20,11 @@ from rectangular_flows.flows import (
     Logit,
     LULinear,
     MultiscaleRealNVP,
+    OnCircles,
     OnFirstHalf,
     OrthonormalEmbedding,
     Pad,
+    Periodic,
     Permutation,
     RealNVP,
     ResidualConvNet,
@@ -32,6 +34,7 @@ from rectangular_flows.flows import (
     Standardise,
     Transformer,
     Whitening,
+    Winding,
     chain,
     even_odd,
     halves,
@@ -61,6 +64,14 @@ def _aligned():
     layer.initialise(
         torch.randn(50, 4, generator=torch.Generator().manual_seed(5)) * torch.tensor([1.0, 2.0, 0.5, 1.0])
     )
+    return layer
+
+
+def _wound():
+    layer = Winding(3, 5, circles=1, lines=1)
+    angle = torch.linspace(-3, 3, 50)
+    columns = (angle, 0.3 * angle.cos() + 1, 2 - angle, angle.sin(), 2 * angle.cos())
+    layer.initialise(torch.stack(columns, dim=1))
     return layer
 
 
@@ -104,6 +115,9 @@ LAYERS: dict[str, Callable[[], Injection]] = {
     "real-nvp-residual": lambda: RealNVP(4, 2, (6, 6), network="residual", mask="halves", mixing="lu", zero_init=False),
     "real-nvp-leading": lambda: RealNVP(5, 3, (6, 6), network="residual", mask=2, zero_init=False),
     "real-nvp-one-feature": lambda: RealNVP(1, layers=2),
+    "real-nvp-angles": lambda: RealNVP(5, 3, (6,), mixing="free", zero_init=False, angles=2),
+    "winding": lambda: _wound(),
+    "periodic": lambda: chain(OnCircles(2, 1), Periodic(3, [2, 0], [24.0, 360.0], [0.0, -180.0])),
     "multiscale-real-nvp": lambda: MultiscaleRealNVP((1, 4, 6), width=3, blocks=1),
     "square-multiscale-real-nvp": lambda: square_multiscale_realnvp((1, 4, 4), width=3, blocks=1),
     "principal": lambda: chain(

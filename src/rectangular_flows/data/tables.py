@@ -179,17 +179,21 @@ def split_rows(count: int, *, validation: float = 0.1, test: float = 0.1, seed: 
     return order[:n_train], order[n_train : n_train + n_validation], order[n_train + n_validation :]
 
 
-def check_table(table: Table, latent_dim: int | None) -> None:
-    """Raise :class:`DataError` for a table that no model of that latent dimension (None: not chosen) can be trained on."""
+def check_table(table: Table, latent_dim: int | None, periodic: bool = False) -> None:
+    """Raise :class:`DataError` for a table that no model of that latent dimension (None: not chosen) can be trained on.
+
+    With periodic columns the manifold may be all there is: a torus, and the density on it.
+    """
     rows, width = table.values.shape
-    if width < 2:
+    if width < 2 and not periodic:
         raise DataError(
             f"Expected at least 2 columns (a manifold has fewer dimensions than the data); '{table.source}' has {width}."
         )
-    if latent_dim is not None and not 1 <= latent_dim < width:
+    most = width if periodic else width - 1
+    if latent_dim is not None and not 1 <= latent_dim <= most:
         whole = "With all of them there is no manifold to learn. " if latent_dim == width else ""
         raise DataError(
-            f"Expected a latent dimension from 1 to {width - 1} for '{table.source}' with {width} columns; "
+            f"Expected a latent dimension from 1 to {most} for '{table.source}' with {width} columns; "
             f"got {latent_dim}. {whole}Choose one in that range, or --latent-dim auto."
         )
     needed = max(20, 2 * (width + 1))

@@ -12,6 +12,7 @@ Reference: Banerjee et al., Clustering on the unit hypersphere using von Misesâ€
 from __future__ import annotations
 
 import math
+import warnings
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +25,8 @@ from .mixture import FewerComponentsWarning
 _LEAST_POINTS = 5  # for each component and dimension, where it starts
 _ROUNDS, _ROWS = 100, 10_000
 _LEAST_KAPPA = 1e-3
+_MOST_DOUBLINGS = 5  # of the number of components, from one
+_PATIENCE = 0.05  # nats below the best at which more components are still tried
 
 
 class ClosedMixture(Density):
@@ -130,6 +133,38 @@ class ClosedMixture(Density):
         self.logits.copy_(fitted.logits[same] - same.bincount()[same].log())
         self.centres.copy_(mean + scale * fitted.centres[same])
         self.log_precision.copy_(precision)
+
+    @classmethod
+    @torch.no_grad()
+    def fitted(
+        cls, space: str, rows: Tensor, held_out: Tensor, seed: int = 0, like: ClosedMixture | None = None
+    ) -> ClosedMixture:
+        """The mixture of the rows whose number of components is best for rows held out.
+
+        Args:
+            space: its name.
+            rows: (N, coordinates), of which at most 10,000 are used.
+            held_out: (M, coordinates), M â‰¥ 1.
+            seed: of the EM algorithm.
+            like: a mixture whose number of components is taken as it is.
+        """
+        rows, held_out = rows.detach().cpu().double(), held_out.detach().cpu().double()
+        size = _LEAST_POINTS * (Space.of(space).dimension + 1)
+        counts = [2**i for i in range(_MOST_DOUBLINGS + 1) if not i or len(rows) >= size * 2**i]
+        best, best_score = None, -math.inf
+        for count in counts if like is None else [like.components]:
+            density = cls(space, count, seed).double()
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", FewerComponentsWarning)
+                density.initialise(rows)
+            score = float(density.log_prob(held_out).mean())
+            if score < best_score - _PATIENCE:
+                break
+            if score > best_score:
+                best, best_score = density, score
+        if best is None:
+            raise RankDeficientError("no mixture has a finite likelihood on the rows that were held out")
+        return best
 
     def _run_em(self, v: Tensor) -> None:
         """From far points, one a component; lines in units of their deviation."""

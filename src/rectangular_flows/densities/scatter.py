@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from ..flows.description import Described
+from .closed_mixture import ClosedMixture
 from .columnwise import ColumnwiseDensity
 from .mixture import MixtureDensity
 
@@ -47,6 +48,7 @@ class Scatter(Described, nn.Module):
         cells: of a part that takes the columns one after another; 0: without it.
         flat: D′ where the latent space closes up, and u has more coordinates: those of the embedded z, of which the first
             ``latent_dim`` are, offsets from it, and z′. The second part is then the first once more. 0: it does not.
+        space: of w, where some of its coordinates are angles; r is then a mixture on it. None: there are none.
     """
 
     weights: Tensor
@@ -65,11 +67,17 @@ class Scatter(Described, nn.Module):
         floors: Sequence[float] = (1e-4, 1e-4),
         cells: int = 0,
         flat: int = 0,
+        space: str | None = None,
     ):
         super().__init__()
         self.latent_dim, self.features, self.dropped = latent_dim, features, tuple(dropped)
+        self.space = space
         self.joint = MixtureDensity(features, components, floor=floors[0])
-        self.plain = MixtureDensity(flat or features, plain_components, floor=floors[1])
+        self.plain: MixtureDensity | ClosedMixture = (
+            MixtureDensity(flat or features, plain_components, floor=floors[1])
+            if space is None
+            else ClosedMixture(space, plain_components, floor=floors[1])
+        )
         self.columns = ColumnwiseDensity(size or features, cells) if cells else None
         parts = len(PARTS) if cells else len(PARTS) - 1
         self.register_buffer("weights", torch.full((parts,), 1 / parts))
@@ -89,6 +97,7 @@ class Scatter(Described, nn.Module):
         *,
         like: Scatter | None = None,
         steps: int = 0,
+        space: str | None = None,
     ) -> Scatter:
         """From the coordinates of rows, the weights from those of rows held out.
 
@@ -100,15 +109,22 @@ class Scatter(Described, nn.Module):
             like: one without a part of columns, whose choices are taken as they are: numbers of components, floors of their
                 variance, weights.
             steps: of training for the part of columns; 0: without it.
+            space: of w, if some of its coordinates are angles.
         """
+        space = space if like is None else like.space
         train, held_out = train[train.finite()], held_out[held_out.finite()]  # a flow may overflow far out
         joint = MixtureDensity.fitted(train.u, held_out.u, seed, None if like is None else like.joint)
-        plain = MixtureDensity.fitted(train.w, held_out.w, seed, None if like is None else like.plain)
+        known: Any = None if like is None else like.plain
+        plain: MixtureDensity | ClosedMixture = (
+            MixtureDensity.fitted(train.w, held_out.w, seed, known)
+            if space is None
+            else ClosedMixture.fitted(space, train.w, held_out.w, seed, known)
+        )
         counts, floors = (joint.components, plain.components), (joint.floor, plain.floor)
         columns = ColumnwiseDensity.started(train.y.float(), seed) if steps else None
         size, cells = train.y.shape[1], 0 if columns is None else columns.cells
         flat = train.w.shape[1] if train.u.shape[1] > train.w.shape[1] else 0
-        scatter = cls(latent_dim, train.u.shape[1], *counts, train.dropped, size, floors, cells, flat).double()
+        scatter = cls(latent_dim, train.u.shape[1], *counts, train.dropped, size, floors, cells, flat, space).double()
         scatter.joint.load_state_dict(joint.state_dict())
         scatter.plain.load_state_dict(plain.state_dict())
         if train.dropped:
@@ -247,14 +263,16 @@ def _stacked(parts: Tensor) -> Tensor:
     return weights
 
 
-def _log_prob(mixture: MixtureDensity, u: Tensor) -> Tensor:
+def _log_prob(mixture: MixtureDensity | ClosedMixture, u: Tensor) -> Tensor:
     """In float64 whatever the mixture has; a batch at a time, to bound memory."""
-    wide = mixture if mixture.means.dtype == torch.float64 else _double(mixture)
+    wide = mixture if mixture.logits.dtype == torch.float64 else _double(mixture)
     rows = max(1, 2**22 // (mixture.components * mixture.features))
     return torch.cat([wide.log_prob(part) for part in u.split(rows)]) if len(u) else u.new_zeros(0)
 
 
-def _double(mixture: MixtureDensity) -> MixtureDensity:
+def _double(mixture: MixtureDensity | ClosedMixture) -> MixtureDensity | ClosedMixture:
+    if isinstance(mixture, ClosedMixture):
+        return copy.deepcopy(mixture).double()
     wide = MixtureDensity(mixture.features, mixture.components, mixture.seed).to(mixture.means.device).double()
     wide.load_state_dict(mixture.state_dict())
     return wide

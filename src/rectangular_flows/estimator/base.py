@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -21,11 +22,11 @@ from ..evaluation.measure import measure
 from ..evaluation.scores import SCORES, calibrate, score_rows
 from ..evaluation.verdict import Verdict
 from ..manifold import RectangularFlow
-from ..runs.build import build_flow
+from ..runs.build import build_flow, without_reconstruction
 from ..runs.calibration import Calibration
 from ..training import fit
 from ..training.setup import threads_for
-from .fitting import dimension_of, settings_of, split_rows
+from .fitting import dimension_of, periodic_of, settings_of, split_rows
 from .frames import Array, as_frame, is_frame, refuse_masked
 from .saving import load_estimator, save_estimator
 
@@ -45,6 +46,8 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             95 % of the variance of rows held out.
         latent_space: what the manifold is an image of, if it closes up: "circle", "torus:2", "sphere", "line*circle", …; its
             dimension is then d. None: a plane.
+        periodic: columns that are angles, by name or position from 1, each with its period: ["wind:degrees", "hour:24"],
+            {"wind": 360, "hour": 24}, "all" or "all:radians". Without a period, 360 or 2π is guessed from the values.
         layers: couplings of the ambient flow.
         hidden: widths of the network of each coupling.
         latent: the latent density: "auto" (a mixture for few rows, splines for many), "spline", "autoregressive",
@@ -86,6 +89,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     latent_dim: int | Literal["auto"] = "auto"
     latent_space: str | None = None
+    periodic: str | Sequence[str | int] | Mapping[str, float | str] | None = None
     layers: int = 5
     hidden: tuple[int, ...] = (64, 64)
     latent: str = "auto"
@@ -124,9 +128,13 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         if share != "auto" and (isinstance(share, str) or not 0 < share < 1):
             raise ValueError(f"expected 0 < validation_fraction < 1, or 'auto'; got {share!r}")
         seed = int(check_random_state(self.random_state).randint(2**31))
-        self.latent_dim_ = dimension_of(self, rows, seed)
+        periodic = periodic_of(self, rows, self._names)
+        self.latent_dim_ = dimension_of(self, rows, seed, periodic)
         train, validation = split_rows(rows, share, self.latent_dim_, seed)
         settings = settings_of(self, seed, self.latent_dim_)
+        if periodic:
+            whole = without_reconstruction(settings.training, self.latent_dim_, rows.shape[1])
+            settings = replace(settings, training=whole)
         names = getattr(self, "feature_names_in_", ())
         flow = build_flow(
             settings.model,
@@ -135,6 +143,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             start_latent=not settings.training.start_latent,
             dtype=getattr(torch, self.dtype),
             columns=[str(name) for name in names],
+            periodic=periodic,
         )
         with self._display() as display, threads_for(flow, settings.training.batch_size):
             run = fit(

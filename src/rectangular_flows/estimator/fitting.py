@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ..data.periodic import PeriodicColumn, periodic_columns
 from ..data.rows import shuffled
 from ..flows.spaces import Space
 from ..settings import DEFAULT_PRESET, FitSettings, read_preset
@@ -30,7 +32,14 @@ def settings_of(estimator: RectangularFlowEstimator, seed: int, latent_dim: int)
     return FitSettings.from_flat(given, read_preset(DEFAULT_PRESET))
 
 
-def dimension_of(estimator: RectangularFlowEstimator, rows: Tensor, seed: int) -> int:
+def periodic_of(estimator: RectangularFlowEstimator, rows: Tensor, names: Sequence[str]) -> tuple[PeriodicColumn, ...]:
+    """The columns that are angles."""
+    return periodic_columns(estimator.periodic, rows.numpy(), names, "X") if estimator.periodic else ()
+
+
+def dimension_of(
+    estimator: RectangularFlowEstimator, rows: Tensor, seed: int, periodic: Sequence[PeriodicColumn] = ()
+) -> int:
     """The latent dimension: as given, of the latent space, or chosen from the rows."""
     columns, given = rows.shape[1], estimator.latent_dim
     if given == "auto" and estimator.latent_space is not None:
@@ -39,7 +48,7 @@ def dimension_of(estimator: RectangularFlowEstimator, rows: Tensor, seed: int) -
         from ..runs.dimension import choose_dimension
 
         model, dtype = settings_of(estimator, seed, 1).model, getattr(torch, estimator.dtype)
-        return choose_dimension(model, rows, seed, dtype).value
+        return choose_dimension(model, rows, seed, dtype, periodic).value
     if not isinstance(given, int | np.integer) or not 1 <= given <= columns:
         raise ValueError(
             f"expected latent_dim from 1 to the number of columns, or 'auto'; got {given!r} with n_features = {columns}"

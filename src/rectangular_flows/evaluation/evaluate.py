@@ -80,8 +80,11 @@ class Subject:
     @cached_property
     def standardised(self) -> list[Array]:
         """Samples, test rows and training rows of a table, in deviations of the columns."""
-        scale = np.asarray(self.train.double().std(dim=0))
-        return [np.asarray(rows.double()) / scale for rows in (self.samples, self.test, self.train)]
+        flow, sets = self.run.flow, [self.samples, self.test, self.train]
+        if flow.periodic is not None:  # as pairs, whose distances know of the period
+            sets = [flow.to_model_units(rows) for rows in sets]
+        scale = np.asarray(sets[-1].double().std(dim=0))
+        return [np.asarray(rows.double()) / scale for rows in sets]
 
     @cached_property
     def equally_many(self) -> list[Array]:

@@ -47,6 +47,7 @@ class Explanation:
         difference: of the row from it, (N, D).
         columns: D names.
         p_value: of the outlier scores, (N,).
+        values: of the row itself, (N, D).
     """
 
     score: Array
@@ -55,11 +56,12 @@ class Explanation:
     difference: Array
     columns: tuple[str, ...]
     p_value: Array
+    values: Array
 
     @classmethod
     def cat(cls, parts: Sequence[Explanation]) -> Explanation:
         """The explanations of several parts of the rows as one."""
-        names = ("score", "contributions", "nearest", "difference", "p_value")
+        names = ("score", "contributions", "nearest", "difference", "p_value", "values")
         whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         return cls(columns=parts[0].columns, **whole)
 
@@ -89,7 +91,7 @@ class Explanation:
             Reason(
                 self.columns[j],
                 float(self.contributions[row, j]),
-                float(self.nearest[row, j] + self.difference[row, j]),
+                float(self.values[row, j]),
                 float(self.nearest[row, j]),
             )
             for j in order
@@ -187,9 +189,12 @@ def explain(
     whole = calibration.outlier_score(scores)
     parts = [repair(y[i : i + step], whole[i : i + step]) for i in range(0, len(y), step)]
     nearest = repair.to_data(torch.cat([part[1] for part in parts])).cpu().double().numpy()
-    difference = take(rows, slice(None)).double().numpy() - nearest
+    values = take(rows, slice(None)).double().cpu()
+    turned = None if flow.periodic is None else flow.periodic.difference(values, torch.from_numpy(nearest)).numpy()
+    difference = values.numpy() - nearest if turned is None else turned
     contributions = np.concatenate([part[0] for part in parts])
-    return Explanation(whole, contributions, nearest, difference, tuple(columns), calibration.p_value(whole))
+    p_value = calibration.p_value(whole)
+    return Explanation(whole, contributions, nearest, difference, tuple(columns), p_value, values.numpy())
 
 
 class _Repair:
@@ -199,15 +204,17 @@ class _Repair:
         assert calibration.reference is not None
         self.flow, self.calibration = flow, calibration
         self.reference = torch.from_numpy(calibration.reference)
+        # which of the model's columns belong to each of the user's, (D, model's): a periodic one has two
+        self.own = torch.tensor(flow.column_of) == torch.arange(flow.ambient_dim)[:, None]
         self.level = float(np.median(calibration.usual))
         usual = self.score(self.reference)
         self.typical = self.reference[torch.from_numpy(usual <= max(self.level, float(np.quantile(usual, 0.5))))]
 
     def __call__(self, y: Tensor, score: Array) -> tuple[Array, Tensor]:
         """Contributions to the scores, (n, D), and the nearest typical points on the manifold, (n, D)."""
-        now, left, found = y.clone(), score.copy(), np.zeros(tuple(y.shape))
+        now, left, found = y.clone(), score.copy(), np.zeros((len(y), len(self.own)))
         open_ = left > self.level
-        for _ in range(min(_STEPS, y.shape[1])):
+        for _ in range(min(_STEPS, len(self.own))):
             rows = np.flatnonzero(open_)
             if not len(rows):
                 break
@@ -215,7 +222,7 @@ class _Repair:
             gain = np.subtract(left[rows], best, where=np.isfinite(best), out=np.zeros(len(rows)))
             helped = gain > _LEAST
             chosen = rows[helped]
-            now[chosen, columns[helped]] = torch.from_numpy(values[helped])
+            now[chosen] = values[torch.from_numpy(helped)]
             found[chosen, columns[helped]] += gain[helped]
             left[chosen] = best[helped]
             open_[rows[~helped]] = False
@@ -229,21 +236,24 @@ class _Repair:
         if len(stuck):
             goal[stuck] = self.typical[_gaps(now[stuck], self.typical).sum(dim=2).argmin(dim=1)]
         goal = self._projected(goal)
-        squares = (now - goal).square().numpy()
+        squares = self._by_column((now - goal).square()).numpy()
         total = squares.sum(axis=1, keepdims=True)
-        shares = np.where(total > 0, squares / np.where(total > 0, total, 1), 1 / now.shape[1])
+        shares = np.where(total > 0, squares / np.where(total > 0, total, 1), 1 / len(self.own))
         return found + np.multiply(shares, left[:, None], where=shares > 0, out=np.zeros_like(shares)), goal
 
-    def _best(self, y: Tensor) -> tuple[Array, Array, Array]:
-        """The lowest score that changing one column gives, which column, and its value, (n,) each."""
+    def _by_column(self, values: Tensor) -> Tensor:
+        """Sums of the model's columns over each of the user's, (…, model's) → (…, D)."""
+        return values if self.own.shape[0] == self.own.shape[1] else values @ self.own.to(values).mT
+
+    def _best(self, y: Tensor) -> tuple[Array, Array, Tensor]:
+        """The lowest score that changing one column gives and which column, (n,) each, and the row with it, (n, model's)."""
         n, width = y.shape
-        values = _values_nearby(y, self.reference)
-        tried = y[:, None, None].repeat(1, width, values.shape[2], 1)
-        columns = torch.arange(width)
-        tried[:, columns, :, columns] = values.transpose(0, 1)
+        near = self.reference[_rows_nearby(self._by_column(_gaps(y, self.reference)))]
+        tried = torch.where(self.own[None, :, None], near, y[:, None, None])
         scores = self.score(tried.view(-1, width)).reshape(n, -1)
         best = scores.argmin(axis=1)
-        return scores[np.arange(n), best], best // values.shape[2], values.view(n, -1).numpy()[np.arange(n), best]
+        rows = tried.view(n, -1, width)[torch.arange(n), torch.from_numpy(best)]
+        return scores[np.arange(n), best], best // near.shape[2], rows
 
     def score(self, y: Tensor) -> Array:
         """Outlier scores of rows in the model's units, (n,)."""
@@ -269,15 +279,11 @@ def _gaps(y: Tensor, reference: Tensor) -> Tensor:
     return (y[:, None] - reference).abs_().clamp_max_(_FAR).square_()
 
 
-def _values_nearby(y: Tensor, reference: Tensor) -> Tensor:
-    """What the reference rows nearest by all other columns have in each column, (n, D, K)."""
-    gaps = _gaps(y, reference)
-    total, count = gaps.sum(dim=2), min(_NEAREST, len(reference))
-    found = []
-    for column in range(y.shape[1]):
-        rows = (total - gaps[:, :, column]).topk(count, dim=1, largest=False).indices
-        found.append(reference[rows, column])
-    return torch.stack(found, dim=1)
+def _rows_nearby(gaps: Tensor) -> Tensor:
+    """The reference rows nearest by all columns but one, for each column, (n, R, D) → (n, D, K)."""
+    total, count = gaps.sum(dim=2), min(_NEAREST, gaps.shape[1])
+    others = ((total - gaps[:, :, column]) for column in range(gaps.shape[2]))
+    return torch.stack([each.topk(count, dim=1, largest=False).indices for each in others], dim=1)
 
 
 def _ambient(flow: RectangularFlow, x: Tensor) -> Tensor:

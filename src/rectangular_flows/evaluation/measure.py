@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..data.rows import Rows, shuffled, take
+from ..densities import ClosedMixture
 from ..errors import NumericalError
 from ..manifold import RectangularFlow
 from ..metrics.arrays import Array
@@ -62,7 +63,7 @@ def measure(
     if images:
         return Verdict(**facts)
     levels = Levels.of(_array(y))
-    facts["rounded"] = tuple(names[i] for i in levels.columns)
+    facts["rounded"] = tuple(dict.fromkeys(names[flow.column_of[i]] for i in levels.columns))
     draw = torch.Generator().manual_seed(seed)
     on_manifold = _drawn(flow, flow.sample(_GRAPH_ROWS, generator=draw))
     facts["shape"] = _shape(flow, y, y_new, levels.nearest(on_manifold), levels.step, seed)
@@ -117,7 +118,11 @@ def _kept(flow: RectangularFlow, y: Tensor, y_new: Tensor, names: Sequence[str])
     lost, lost_error = _ratio(error.sum(axis=1), total.sum(axis=1))
     exact = left.mean() <= 1e-9 * total.mean()  # as many components as columns, or data on a plane
     against = (float("nan"),) * 2 if exact else _ratio(error.sum(axis=1), left.sum(axis=1))
-    shares = 1 - error.sum(axis=0) / np.maximum(total.sum(axis=0), 1e-300)
+    lost_of, all_of = error.sum(axis=0), total.sum(axis=0)
+    if flow.periodic is not None:  # two of the model's columns to one of the user's
+        own = np.equal.outer(np.arange(flow.ambient_dim), flow.column_of)
+        lost_of, all_of = own @ lost_of, own @ all_of
+    shares = 1 - lost_of / np.maximum(all_of, 1e-300)
     explained = np.cumsum(np.square(spread)) / np.square(spread).sum()
     return Kept(
         share=1 - lost,
@@ -149,7 +154,12 @@ def _density(flow: RectangularFlow, known: Tensor, new: Tensor, y: Tensor, y_new
     at, model = flow.coordinates(new), _array(flow.ambient_log_prob(new)[:, None])[:, 0]
     units = model - _array(flow.scatter.log_prob(at)[:, None])[:, 0]
     mixture = _array(flow.scatter.alone("plain").log_prob(at)[:, None])[:, 0] + units
-    gaussian = gaussian_log_density(_array(y), _array(y_new)) + units
+    if flow.scatter.space is None:
+        gaussian = gaussian_log_density(_array(y), _array(y_new)) + units
+    else:
+        one = ClosedMixture(flow.scatter.space, components=1).double()
+        one.initialise(flow.coordinates(known).w.double().cpu())
+        gaussian = one.log_prob(at.w.double().cpu()).numpy() + units
     train = flow.ambient_log_prob(known[:_HELD_OUT_ROWS])
     errors = [values.std(ddof=1) / np.sqrt(len(values)) for values in (model, model - mixture)]
     return Density(

@@ -194,7 +194,8 @@ def _score_batch(
             return Scores.cat([_score_batch(flow, part, check, trouble) for part in x.tensor_split(2)])
     none = torch.full((1, flow.latent.features), torch.nan).to(x)
     low, distance, model_distance = none[:, 0], *(torch.full((1,), torch.inf, dtype=torch.float64) for _ in range(2))
-    y, ambient, smooth = torch.full_like(x, torch.nan), low.double(), low.double()
+    y = torch.full((1, flow.in_model_units.ambient_dim), torch.nan).to(x)
+    ambient, smooth = low.double(), low.double()
     with torch.no_grad():
         try:  # the log-volume is what fails first
             y = flow.to_model_units(x)

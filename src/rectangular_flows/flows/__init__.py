@@ -21,10 +21,12 @@ from .linear import FreeLinear, LULinear, OrthonormalEmbedding, Permutation, Whi
 from .multiscale import OnFirstHalf, Split, Squeeze
 from .networks import MLP, Constant, Network, ResidualConvNet, ResidualMLP
 from .pad import Pad
+from .periodic import OnCircles, Periodic
 from .realnvp import MultiscaleRealNVP, RealNVP, square_multiscale_realnvp
 from .spaces import Embedding, Space
 from .transformers import Transformer, register_transformer
 from .units import Logit, Standardise
+from .winding import Winding
 
 __all__ = [
     "MLP",
@@ -46,9 +48,11 @@ __all__ = [
     "Mask",
     "MultiscaleRealNVP",
     "Network",
+    "OnCircles",
     "OnFirstHalf",
     "OrthonormalEmbedding",
     "Pad",
+    "Periodic",
     "Permutation",
     "RealNVP",
     "ResidualConvNet",
@@ -61,6 +65,7 @@ __all__ = [
     "TangentMap",
     "Transformer",
     "Whitening",
+    "Winding",
     "chain",
     "even_odd",
     "halves",

@@ -53,6 +53,8 @@ class Injection(Described, nn.Module, ABC):
     """Whether the layer turns the model's units into the user's (standardising, logit)."""
     saturates: bool = False
     """Whether the map flattens out somewhere, so that its inverse loses digits there."""
+    covers: bool = False
+    """Whether every row lies in its image, so that none scatters around it although that has fewer dimensions."""
 
     def __init__(self, in_shape: int | Shape, out_shape: int | Shape | None = None):
         super().__init__()

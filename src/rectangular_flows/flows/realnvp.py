@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, TypeVar
 
+import torch
+
 from .actnorm import ActNorm
+from .angles import OnLines, SeenAsPairs, TurnsAngles, Wrap
 from .coupling import CheckerboardMask, Coupling, Mask, even_odd, halves, keep_nothing, leading
 from .injection import Bijection, BijectiveChain, Chain, Shape, as_shape
 from .linear import FreeLinear, LULinear, Permutation, inverse_product
 from .multiscale import OnFirstHalf, Split, Squeeze
 from .networks import MLP, Constant, Network, ResidualConvNet, ResidualMLP
-from .transformers import Transformer, as_transformer
+from .transformers import Affine, Transformer, as_transformer
 
 T = TypeVar("T")
 
@@ -65,6 +68,8 @@ class RealNVP(BijectiveChain):
             identity; "random" for a whole that starts as a random rotation or permutation.
         actnorm: an ActNorm after each coupling; call ``initialise`` with data before training.
         zero_init: start every coupling as the identity.
+        angles: the first so many coordinates are angles, which couplings only turn and networks see as (cos, sin); mixing
+            layers leave them out. See :mod:`~rectangular_flows.flows.angles`.
 
     Example:
         >>> import torch
@@ -89,6 +94,7 @@ class RealNVP(BijectiveChain):
         mixing_start: Literal["identity", "random"] = "identity",
         actnorm: bool = False,
         zero_init: bool = True,
+        angles: int = 0,
     ):
         as_shape(features)
         if layers < 1:
@@ -97,24 +103,35 @@ class RealNVP(BijectiveChain):
         make_mixing = None if mixing is None else _choice("mixing", mixing, MIXING)
         _choice("mixing_start", mixing_start, {"identity": True, "random": True})
         make_mask = _choice("mask", mask, MASKS) if isinstance(mask, str) else lambda n, keep: leading(n, mask, keep)
-        links: list[Bijection] = []
+        if angles and (actnorm or not isinstance(transformer, Affine)):
+            raise ValueError("angles can only be turned: they go with an affine transformer, and without actnorm")
+        links: list[Bijection] = [Wrap(angles, features)] if angles else []
+        mixed = features - angles
         mixers: list[Permutation | LULinear | FreeLinear] = []
         for i in range(layers):
             chosen = keep_nothing(1) if features == 1 else make_mask(features, (layers - i) % 2 == 1)
-            if make_mixing is not None:
-                mixers.append(make_mixing(features))
-                links.append(mixers[-1])
+            if make_mixing is not None and (not angles or mixed > 1):
+                mixers.append(make_mixing(mixed))
+                links.append(OnLines(angles, mixers[-1]) if angles else mixers[-1])
             outputs = transformer.parameters * chosen.changed_size
+            seen, moved = (part < angles for part in chosen.split(torch.arange(features)))
             if chosen.kept_size:
-                conditioner = make_network(chosen.kept_size, outputs, hidden, activation, zero_init)
+                inputs = chosen.kept_size + int(seen.sum())
+                conditioner = make_network(inputs, outputs, hidden, activation, zero_init)
             else:
                 conditioner = Constant(outputs)
-            links.append(Coupling(chosen, conditioner, transformer))
+            if bool(seen.any()):
+                conditioner = SeenAsPairs(conditioner, seen.nonzero().flatten().tolist())
+            change = transformer
+            if isinstance(transformer, Affine) and bool(moved.any()):
+                change = TurnsAngles(transformer, moved.tolist())
+            links.append(Coupling(chosen, conditioner, change))
             if actnorm:
                 links.append(ActNorm(features))
         if mixers and mixing_start == "identity":
-            mixers[0].start_from(inverse_product(mixers[1:], features))
+            mixers[0].start_from(inverse_product(mixers[1:], mixed))
         super().__init__(*links)
+        self.angles = angles
 
 
 class MultiscaleRealNVP(Chain):

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..densities.base import draw_normal
 from ..densities.scatter import Coordinates, Scatter
 from ..flows.injection import Bijection, Injection, links_of
+from .angles import around, with_angles, without_angles
 
 if TYPE_CHECKING:
     from .flow import RectangularFlow
@@ -32,6 +33,9 @@ def coordinates_of(flow: RectangularFlow, y: Tensor) -> Coordinates:
         offsets, around = flow.embedding.offsets(z)
         z, log_det = flow.embedding.inverse(z), log_det + around
         whole = torch.cat((flow.embedding(z), offsets, beside), dim=1)
+    elif flow.angles:
+        whole, slope = without_angles(flow, z, beside)
+        log_det = log_det + slope
     latent = flow.latent.log_prob(z)
     stacked = torch.stack(residuals + more, dim=1) if residuals or more else y.new_zeros(len(y), 0)
     return Coordinates(y.flatten(1), w.flatten(1), whole, log_det, outer_log_det, stacked, latent, (*dropped, *also))
@@ -60,8 +64,12 @@ def _draw(flow: RectangularFlow, density: Scatter, count: int, generator: torch.
     z = flow.latent.sample(count, generator)
     taken = flow.pad.in_shape[0]
     if flow.embedding is None:
-        u = torch.cat((z, density.joint.sample_given(z, generator)), dim=1)
-        u = torch.where((part == 1)[:, None], density.joint.sample(count, generator), u)
+        embed = around(flow)
+        u = torch.cat((z, density.joint.sample_given(z if embed is None else embed(z), generator)), dim=1)
+        if embed is None:
+            u = torch.where((part == 1)[:, None], density.joint.sample(count, generator), u)
+        if flow.angles:
+            u = torch.cat((u[:, :taken], with_angles(flow, u[:, taken:])), dim=1)
     else:
         beside = density.joint.sample_given(flow.embedding(z), generator)
         offsets = taken - flow.latent_dim
@@ -102,7 +110,8 @@ def _unfold(links: Sequence[Injection], x: Tensor) -> tuple[Tensor, Tensor, list
                 f"a density in R^D needs layers that are bijections or isometric; got {type(link).__name__}"
             )
         x = link.inverse(x)
-        if missing := prod(link.out_shape) - prod(link.in_shape):
+        missing = prod(link.out_shape) - prod(link.in_shape)
+        if missing and not link.covers:
             residuals.append((before - link(x)).flatten(1).square().sum(dim=1))
             dropped.append(missing)
     return x, log_det, residuals, dropped
@@ -112,7 +121,7 @@ def _fold(links: Sequence[Injection], x: Tensor, widths: Iterator[Tensor], gener
     """Through links, with normal noise in the dimensions that each embedding leaves out."""
     for link in links:
         x = link(x)
-        if prod(link.in_shape) < prod(link.out_shape):
+        if prod(link.in_shape) < prod(link.out_shape) and not link.covers:
             moved = x + next(widths) * draw_normal(tuple(x.shape), x, generator)
             x = x + moved - link(link.inverse(moved))
     return x

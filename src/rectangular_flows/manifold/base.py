@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from ..densities.base import Density
 from ..errors import NonFiniteError, RoundTripWarning, check_finite, in_transform, warn
 from ..flows.injection import Injection, Shape, check_shape, forward_through, inverse_through, push_through
+from ..flows.periodic import Periodic
 from ..flows.spaces import local_chart
 from ..volume import Exact
 from ..volume.bundle import basis
@@ -93,7 +94,14 @@ class Manifold(ABC):
             >>> bool(flow.reconstruction_error(torch.full((1, 3), 1e-30)) > 0)
             True
         """
-        return squared_distance(x, self.project(x))
+        return self.squared_distance(x, self.project(x))
+
+    def squared_distance(self, x: Tensor, x_hat: Tensor) -> Tensor:
+        """‖x − x̂‖² of every row, (B,), float64; periodic columns the short way round."""
+        last = self.layers()[-1]
+        if isinstance(last, Periodic):
+            return _squared(last.difference(x.double(), x_hat.double()))
+        return squared_distance(x, x_hat)
 
     def jacobian(self, z: Tensor) -> Tensor:
         """J = ∂f/∂z, (B, d) → (B, D, d); events of images are laid flat."""
@@ -219,4 +227,8 @@ class Manifold(ABC):
 
 def squared_distance(x: Tensor, x_hat: Tensor) -> Tensor:
     """‖x − x̂‖² of every row, (B,), float64."""
-    return (x.double() - x_hat.double()).flatten(1).square().sum(dim=1)
+    return _squared(x.double() - x_hat.double())
+
+
+def _squared(difference: Tensor) -> Tensor:
+    return difference.flatten(1).square().sum(dim=1)

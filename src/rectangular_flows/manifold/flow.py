@@ -20,8 +20,10 @@ from ..densities.scatter import FEW_HELD_OUT, Coordinates, Scatter
 from ..flows.description import Described
 from ..flows.injection import Bijection, Injection, forward_through, inverse_through, links_of
 from ..flows.pad import Pad
+from ..flows.periodic import Periodic, check_places, order_on
 from ..flows.spaces import Embedding, Space
 from .ambient import coordinates_of, scattered, unit_log_det
+from .angles import ambient_space, given
 from .base import Manifold
 from .scores import Scores, scores_of
 from .units import ModelUnits
@@ -81,9 +83,13 @@ class RectangularFlow(Manifold, Described, nn.Module):
                 f"expected a latent density on the latent space {Space.of(latent_space)}; got one on {space}. Take one of "
                 f"rectangular_flows.densities made for it: ClosedMixture({str(Space.of(latent_space))!r})"
             )
-        self.embedding = None if space.flat else Embedding.within(space, prod(ambient.in_shape))
+        self.angles: int = getattr(ambient, "angles", 0)
+        inside = space.flat or self.angles > 0  # f̃ takes angles as they are
+        self.embedding = None if inside else Embedding.within(space, prod(ambient.in_shape))
         size = self.latent.features if self.embedding is None else self.embedding.out_shape[0]
-        self.pad = Pad(size, ambient.in_shape) if pad is None else pad
+        if pad is None:
+            pad = Pad(size, ambient.in_shape, order_on(space, self.angles, prod(ambient.in_shape)))
+        self.pad = pad
         self.ambient = ambient
         self.outer = nn.ModuleList([outer] if isinstance(outer, Injection) else list(outer))
         if self.pad.in_shape != (size,):
@@ -91,6 +97,8 @@ class RectangularFlow(Manifold, Described, nn.Module):
                 f"the padding is from {self.pad.in_shape[0]} dimensions, but the latent density is on {size}"
             )
         self.layers()  # checks that their shapes go together
+        if self.angles:
+            check_places(space, self.pad, self.angles)
         self.scatter: Scatter | None = None
         self.set_scatter(scatter)
 
@@ -102,6 +110,17 @@ class RectangularFlow(Manifold, Described, nn.Module):
         return links_of(*first, self.pad, self.ambient, *self.outer)
 
     # --- units
+
+    @property
+    def periodic(self) -> Periodic | None:
+        """The link between (cos, sin) pairs and periodic columns, if the data have such columns."""
+        last = self.layers()[-1]
+        return last if isinstance(last, Periodic) else None
+
+    @property
+    def column_of(self) -> list[int]:
+        """The number of the user's column to which each of the model's belongs: two of these to a periodic one."""
+        return list(range(self.ambient_dim)) if self.periodic is None else self.periodic.column_of
 
     @property
     def in_model_units(self) -> ModelUnits:
@@ -176,10 +195,10 @@ class RectangularFlow(Manifold, Described, nn.Module):
             (torch.Size([300]), torch.Size([5, 3]))
         """
         at, judged = self.coordinates(train), self.coordinates(held_out)
-        given = self.pad.in_shape[0]
-        found = Scatter.fitted(at, judged, given, seed, steps=steps)
+        size = given(self)
+        found = Scatter.fitted(at, judged, size, seed, steps=steps, space=ambient_space(self))
         if len(held_out) < FEW_HELD_OUT and found.columns is None:  # all rows count, once the choices are made
-            found = Scatter.fitted(Coordinates.cat([at, judged]), judged, given, seed, like=found)
+            found = Scatter.fitted(Coordinates.cat([at, judged]), judged, size, seed, like=found)
         self.set_scatter(found.to(self.device, self.dtype))
 
     def coordinates(self, x: Tensor, *, batch_size: int | None = None) -> Coordinates:

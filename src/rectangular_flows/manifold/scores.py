@@ -12,6 +12,7 @@ from torch import Tensor
 from ..densities.scatter import SMOOTH
 from ..volume.exact import two_log_volumes
 from .ambient import coordinates_of, unit_log_det
+from .angles import around, given
 from .base import squared_distance
 
 if TYPE_CHECKING:
@@ -59,11 +60,11 @@ def scores_of(flow: RectangularFlow, x: Tensor, check: bool) -> Scores:
         z = view.encode(y)
     else:
         at = coordinates_of(flow, y)
-        z = at.u[:, : flow.pad.in_shape[0]]
-        z = z if flow.embedding is None else flow.embedding.inverse(z)
+        z, embed = at.u[:, : given(flow)], around(flow)
+        z = z if embed is None else embed.inverse(z)
         parts, units = flow.scatter.parts(at), unit_log_det(flow, x)
         ambient, smooth = flow.scatter.pooled(parts) + units, flow.scatter.pooled(parts[:, : len(SMOOTH)]) + units
     x_hat, L, y_hat, model_L = two_log_volumes(flow, view, z)
     log_prob = flow._density(z, x_hat, L, check)
-    error, model_error = squared_distance(x, x_hat), squared_distance(y, y_hat)
+    error, model_error = flow.squared_distance(x, x_hat), squared_distance(y, y_hat)
     return Scores(z, x_hat, log_prob, error, log_prob + L - model_L, model_error, ambient, smooth, y.flatten(1))

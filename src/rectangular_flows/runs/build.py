@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
 import torch
 
 from .. import flows
+from ..data.periodic import PeriodicColumn
 from ..data.rows import Rows, shuffled, take
 from ..densities.registry import FEW_ROWS, FEW_ROWS_CLOSED, LATENTS, latent_on
 from ..flows.allowance import Allowance, AllowanceError
+from ..flows.periodic import order_on
 from ..flows.spaces import Embedding, Space
 from ..manifold import RectangularFlow
 from ..settings import ModelSettings
 from ..settings.model import Couplings, MultiscaleSettings, PrincipalSettings, RealNVPSettings
 from ..storage.limits import machine_memory
+from ..training.config import TrainingConfig
 
 _LEAST_STEPS = 1_000  # of a dtype within a standard deviation of a column: fewer would show in the density
+_FEW_ANGLES = 2  # dimensions in which splines are as good on few rows
+_LEAST_TURN = 1e-5  # of a period, that a dtype has to tell apart
 _ROWS = 10_000  # that a flow is started from
 _MOST_SHARE = 8  # of the machine's memory that weights may take: training needs several times as much
 _SMALLER = "Choose fewer --layers or narrower --hidden networks (for images, fewer --channels and --blocks)"
@@ -36,6 +42,7 @@ def build_flow(
     start_latent: bool = True,
     dtype: torch.dtype = torch.float32,
     columns: Sequence[str] = (),
+    periodic: Sequence[PeriodicColumn] = (),
 ) -> RectangularFlow:
     """The flow that the settings describe, with fresh weights by seed and whatever it takes from the data.
 
@@ -46,6 +53,7 @@ def build_flow(
         start_latent: whether the latent density starts from data now; not if training lets it do so later.
         dtype: of the flow.
         columns: names of the columns, for messages.
+        periodic: those that are angles.
 
     Raises:
         ValueError: the settings do not go together, or the dtype cannot tell the values of a column apart.
@@ -63,21 +71,24 @@ def build_flow(
         torch.manual_seed(seed)
         chosen = settings.ambient.settings
         shared = {"scale": settings.scale.name, **vars(settings.scale.settings), "zero_init": settings.zero_init}
-        units, name = _units(settings, train), settings.latent.name
-        space = Space.lines(dim) if settings.latent_space is None else Space.of(settings.latent_space)
+        units, name = _units(settings, train, periodic), settings.latent.name
+        space = _space(settings, dim, train.shape[1], len(periodic))
         if name == "auto":
-            few = FEW_ROWS if space.flat else FEW_ROWS_CLOSED
+            few = FEW_ROWS if space.flat or (periodic and dim > _FEW_ANGLES) else FEW_ROWS_CLOSED
             name = "mixture" if len(train) < few or "sphere" in space.factors else "spline"
         latent = LATENTS[name]
         try:
             with Allowance(machine_memory() / _MOST_SHARE):
-                ambient, outer, pad = _PARTS[settings.ambient.name](chosen, shared, units, train, space)
+                make = _on_circles if periodic else _PARTS[settings.ambient.name]
+                ambient, outer, pad = make(chosen, shared, units, train, space)
                 density = latent_on(name, settings.latent.settings, space)
         except AllowanceError as error:
             raise ValueError(f"expected a model that fits this machine; got one of {error}. {_SMALLER}") from error
         for layer in outer:
             if isinstance(layer, flows.Standardise):
-                _check_precision(layer, dtype, columns)
+                seen = units[-1].column_of if isinstance(units[-1], flows.Periodic) else range(len(columns))
+                _check_precision(layer, dtype, [columns[i] for i in seen] if columns else ())
+        _check_turns(periodic, dtype)
         named = None if space.flat else str(space)
         flow = RectangularFlow(ambient, density, outer, pad=pad, latent_space=named).to(dtype)
         if chosen.starts_from_data or latent.starts_from_data:
@@ -103,6 +114,42 @@ def _realnvp(settings: RealNVPSettings, shared: Shared, units: Units, train: Row
     rotation = aligned or [flows.OrthonormalEmbedding(columns, columns, tail=settings.pca_tail)]
     order: Any = "first" if settings.pca else "random"
     return ambient, [*(rotation if settings.pca else []), *units], flows.Pad(taken, columns, order=order)
+
+
+def without_reconstruction(training: TrainingConfig, dim: int | str | None, columns: int) -> TrainingConfig:
+    """The training of a density on a torus that is all there is: with no manifold to find, the likelihood counts at once."""
+    return training if dim != columns else replace(training, anneal=(0.0, 0.0), anneal_in="epochs")
+
+
+def _space(settings: ModelSettings, dim: int, columns: int, angles: int) -> Space:
+    """The latent space: with periodic columns circles for these first, unless it is given."""
+    if not angles:
+        return Space.lines(dim) if settings.latent_space is None else Space.of(settings.latent_space)
+    if settings.ambient.name != "realnvp":
+        raise ValueError(f"periodic columns need --ambient realnvp; got {settings.ambient.name}")
+    if settings.ambient.settings.pca_tail or settings.ambient.settings.actnorm:
+        raise ValueError("periodic columns go without pca_tail and actnorm; leave them out")
+    if dim > columns:
+        raise ValueError(f"expected a latent dimension of at most {columns}, the number of columns; got {dim}")
+    circles = min(angles, dim)
+    usual = Space(("circle",) * circles + ("line",) * (dim - circles))
+    space = usual if settings.latent_space is None else Space.of(settings.latent_space)
+    order_on(space, angles, columns)
+    return space
+
+
+def _on_circles(settings: RealNVPSettings, shared: Shared, units: Units, train: Rows, space: Space) -> Parts:
+    """Couplings of angles and the other columns, from which the angles of the data follow exactly."""
+    columns, circles = train.shape[1], space.factors.count("circle")
+    last = units[-1]
+    if not isinstance(last, flows.Periodic):
+        raise TypeError(f"expected periodic columns last; got {type(last).__name__}")
+    k = last.angles
+    options = {name: value for name, value in _couplings(settings).items() if name != "actnorm"}
+    ambient = flows.RealNVP(columns, settings.layers, settings.hidden, **options, **shared, angles=k)
+    start = [flows.Winding(k, columns, circles, space.dimension - circles)] if settings.pca else []
+    pad = flows.Pad(space.dimension, columns, order=order_on(space, k, columns))
+    return ambient, [*start, flows.OnCircles(k, columns - k), *units], pad
 
 
 def _principal(settings: PrincipalSettings, shared: Shared, units: Units, train: Rows, space: Space) -> Parts:
@@ -141,12 +188,25 @@ def _couplings(settings: Couplings) -> dict[str, Any]:
     return {"mixing": mixing, **{name: getattr(settings, name) for name in names}}
 
 
-def _units(settings: ModelSettings, train: Rows) -> Units:
-    """Between the model's units and the data's: a standardiser for tables, a logit for pixels."""
+def _units(settings: ModelSettings, train: Rows, periodic: Sequence[PeriodicColumn]) -> Units:
+    """Between the model's units and the data's: a standardiser for tables, pairs for angles, a logit for pixels."""
     shape = tuple(train.shape[1:])
     if len(shape) == 3:
         return [flows.Logit(shape, settings.pixels.settings.margin)] if settings.pixels.name == "logit" else []
-    return [_standardise(train)] if settings.standardise else []
+    standard = [_standardise(train)] if settings.standardise else []
+    if not periodic:
+        return [*standard]
+    columns, periods, starts = zip(*((found.column, found.period, found.start) for found in periodic), strict=True)
+    last = flows.Periodic(shape[0], columns, periods, starts)
+    plain, at = [0.0] * (2 * last.angles), last.column_of[2 * last.angles :]
+    scaled: Units = [
+        flows.Standardise(
+            torch.cat((layer.mean.new_tensor(plain), layer.mean[at])),
+            torch.cat((layer.scale.new_tensor(plain) + 1, layer.scale[at])),
+        )
+        for layer in standard
+    ]
+    return [*scaled, last]
 
 
 def _standardise(train: Rows) -> flows.Standardise:
@@ -159,6 +219,18 @@ def _standardise(train: Rows) -> flows.Standardise:
     mean = total / len(train)
     deviation = (square / len(train) - mean.square()).clamp_min(0).sqrt()
     return flows.Standardise(mean + shift[0], deviation)
+
+
+def _check_turns(periodic: Sequence[PeriodicColumn], dtype: torch.dtype) -> None:
+    """Whether numbers of that type can tell the angles of each periodic column apart."""
+    for found in periodic:
+        if torch.finfo(dtype).eps * found.largest > _LEAST_TURN * found.period:
+            kind = str(dtype).removeprefix("torch.")
+            wider = "use --dtype float64 (dtype='float64'), or " if dtype == torch.float32 else ""
+            raise ValueError(
+                f"column '{found.name}' has values up to {found.largest:.3g}: {kind} cannot tell angles of period "
+                f"{found.period:.6g} apart there. Please {wider}take off whole periods"
+            )
 
 
 def _check_precision(layer: flows.Standardise, dtype: torch.dtype, columns: Sequence[str]) -> None:

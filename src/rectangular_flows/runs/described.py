@@ -33,6 +33,9 @@ def describe_run(run: SavedRun) -> list[str]:
     lines.append(trained + (f"; rectangular-flows {version}" if version else ""))
     if not images:
         lines.append(_columns(run))
+    if (turns := flow.periodic) is not None:
+        named = (f"{run.columns[i]} ({period:.6g})" for i, period in zip(turns.columns, turns.periods, strict=True))
+        lines.append(f"periodic columns, with their periods: {', '.join(named)}")
     changed = ", ".join(f"{name} = {_shown(value)}" for name, value in changed_settings(run).items())
     return [*lines, f"settings: {changed or 'the defaults'}" + (" (the rest: defaults)" if changed else "")]
 

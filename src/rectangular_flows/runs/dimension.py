@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from ..data.periodic import PeriodicColumn
 from ..data.rows import Rows, shuffled, take
 from ..kinds import Chosen, Nothing
 from ..manifold import squared_distance
@@ -29,7 +31,13 @@ class Dimension:
     reason: str
 
 
-def choose_dimension(settings: ModelSettings, train: Rows, seed: int, dtype: torch.dtype = torch.float32) -> Dimension:
+def choose_dimension(
+    settings: ModelSettings,
+    train: Rows,
+    seed: int,
+    dtype: torch.dtype = torch.float32,
+    periodic: Sequence[PeriodicColumn] = (),
+) -> Dimension:
     """The smallest latent dimension whose manifold keeps 95 % of the variance of rows held out.
 
     Between the intrinsic dimension of the rows, which a curved manifold may reach, and the number of principal components
@@ -40,8 +48,11 @@ def choose_dimension(settings: ModelSettings, train: Rows, seed: int, dtype: tor
         train: rows of a table, (N, D).
         seed: of the rows that are held out, and of the trainings.
         dtype: of the trainings.
+        periodic: columns that are angles: each takes a dimension, and of the others the principal components count.
     """
     columns = train.shape[1]
+    if periodic:
+        return _beside_angles(train, seed, {found.column for found in periodic})
     if columns == 1:
         return Dimension(1, "there is one column")
     if len(train) < 3:
@@ -65,6 +76,19 @@ def choose_dimension(settings: ModelSettings, train: Rows, seed: int, dtype: tor
             curved = f"a curved manifold of {dim} dimensions keeps {1 - lost:.0%} of the variance of rows held out"
             return Dimension(dim, f"{curved}; PCA needs {linear}")
     return Dimension(linear, f"{linear} of {columns} principal components keep 95 % of the variance of rows held out")
+
+
+def _beside_angles(train: Rows, seed: int, angles: set[int]) -> Dimension:
+    """A dimension for every angle, and one for each principal component that the other columns need."""
+    others = [i for i in range(train.shape[1]) if i not in angles]
+    each = f"{len(angles)} periodic column{'s' * (len(angles) > 1)}"
+    if not others:
+        return Dimension(len(angles), f"one for each of {each}")
+    rows = take(train, shuffled(len(train), seed)[:_ROWS], dtype=torch.float64)[:, others]
+    cut = max(1, len(rows) // 5)
+    linear = 1 if len(others) == 1 else _linear(rows[cut:], rows[:cut])
+    kept = f"{linear} of {len(others)} principal components of the others, which keep 95 % of their variance"
+    return Dimension(len(angles) + linear, f"one for each of {each}, and {kept}")
 
 
 def estimated(rows: Any, seed: int) -> Dimension:

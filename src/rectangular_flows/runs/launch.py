@@ -13,7 +13,7 @@ from ..data.datasets import place_of
 from ..settings import FitSettings
 from ..training import Run, fit
 from ..training.setup import threads_for
-from .build import build_flow
+from .build import build_flow, without_reconstruction
 from .display import TrainingDisplay, say
 from .prepared import Prepared, prepare, some_rows
 from .saved import SavedRun
@@ -42,12 +42,19 @@ def run_settings(
             estimated(some_rows(data.train, seed), seed)
             if images
             else choose_dimension(
-                settings.model, data.train, seed, getattr(torch, settings.training.dtype or "float32")
+                settings.model,
+                data.train,
+                seed,
+                getattr(torch, settings.training.dtype or "float32"),
+                data.periodic,
             )
         )
         settings = replace(settings, model=replace(settings.model, latent_dim=found.value))
         if not quiet:
             say(f"latent dimension {found.value}: {found.reason}", console=console)
+    if data.periodic:
+        whole = without_reconstruction(settings.training, settings.model.latent_dim, len(data.columns))
+        settings = replace(settings, training=whole)
     flow = build_flow(
         settings.model,
         data.train,
@@ -55,6 +62,7 @@ def run_settings(
         start_latent=not settings.training.start_latent,
         dtype=getattr(torch, settings.training.dtype or "float32"),
         columns=data.columns,
+        periodic=data.periodic,
     )
     files = {name: getattr(settings.data, name) for name in ("data", "validation_data", "test_data")}
     full: dict[str, Any] = {
@@ -62,6 +70,8 @@ def run_settings(
         for name, path in files.items()
         if path is not None and (place := place_of(path)) is not None and place.exists()
     }
+    if data.periodic:  # with the periods that were guessed
+        full["periodic"] = tuple(column.spelled for column in data.periodic)
     settings = replace(settings, data=replace(settings.data, **full))  # so that a run can be resumed from anywhere
     facts: dict[str, Any] = {"columns": list(data.columns), "note": data.note, "source": _kind_of(settings.data.data)}
     if settings.data.sphere:

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..data.datasets import DATASETS, find_dataset, place_of
 from ..data.images import holds_images, images_like, load_images
+from ..data.periodic import PeriodicColumn, notes_on, periodic_columns
 from ..data.pixels import ImageRows
 from ..data.rows import Rows, pick, shuffled, take
 from ..data.sphere import SphereTable, read_more, read_sphere
@@ -22,6 +23,8 @@ from ..spelling import nearest
 class Prepared:
     """Data ready for training: three parts, the names of the columns, and on the sphere those in the user's file.
 
+    ``periodic`` are the columns that are angles.
+
     Images are rows (N, C, H, W), dequantised, in (0, 1), and have no names of columns.
     """
 
@@ -31,6 +34,7 @@ class Prepared:
     columns: tuple[str, ...]
     note: str = ""
     degrees: tuple[str, ...] = ()
+    periodic: tuple[PeriodicColumn, ...] = ()
 
     @property
     def image_shape(self) -> tuple[int, ...] | None:
@@ -86,7 +90,12 @@ def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int, *, 
 def _table(settings: DataSettings, latent_dim: int | str | None, seed: int, known: Known | None) -> Prepared:
     table = _first_table(settings, known)
     degrees = table.degrees if isinstance(table, SphereTable) else ()
-    check_table(table, latent_dim if isinstance(latent_dim, int) else None)
+    periodic = (
+        periodic_columns(settings.periodic, table.values, table.columns, f"'{table.source}'")
+        if settings.periodic
+        else ()
+    )
+    check_table(table, latent_dim if isinstance(latent_dim, int) else None, bool(periodic))
     known = Known(table.columns, degrees if settings.sphere else None)
     parts = {name: getattr(settings, f"{name}_data") for name in ("validation", "test")}
     given = {
@@ -105,7 +114,9 @@ def _table(settings: DataSettings, latent_dim: int | str | None, seed: int, know
     unnamed = "" if table.named or degrees or Path(table.source).suffix.lower() == ".npy" else "no header was found"
     unnamed = unnamed and f"{unnamed}: the columns are {table.columns[0]} to {table.columns[-1]}"
     notes = [table.note if isinstance(table, SphereTable) else "", unnamed, dropped]
-    return Prepared(**rows, columns=table.columns, note="; ".join(filter(None, notes)), degrees=degrees)
+    notes += notes_on(periodic)
+    note = "; ".join(filter(None, notes))
+    return Prepared(**rows, columns=table.columns, note=note, degrees=degrees, periodic=periodic)
 
 
 def _first_table(settings: DataSettings, known: Known | None) -> Table:

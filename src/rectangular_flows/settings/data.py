@@ -53,6 +53,8 @@ class DataSettings:
         validation_fraction: share of the rows for validation.
         test_fraction: share of the rows kept for testing.
         radius_noise: standard deviation of the radius of the circle.
+        periodic: columns that are angles, each with its period: hour:24, wind:degrees, phase:radians. Without a period,
+            360 or 2π is guessed from the values. all, or all:degrees, for every column.
         sphere: two columns, latitude and longitude in degrees: points of the unit sphere in R³, never standardised.
         image_size: scale pictures to this height and width, or one number for both.
     """
@@ -60,6 +62,7 @@ class DataSettings:
     data: str | None = None
     columns: tuple[str, ...] | None = only(None, _OWN_TABLE)
     exclude: tuple[str, ...] | None = only(None, _OWN_TABLE)
+    periodic: tuple[str, ...] | None = only(None, _OWN_TABLE)
     drop_invalid: bool = only(False, _OWN_TABLE)
     validation_data: str | None = only(None, _MORE)
     test_data: str | None = only(None, _MORE)
@@ -70,6 +73,8 @@ class DataSettings:
     image_size: tuple[int, ...] | None = only(None, for_data("a folder of pictures", "pictures"))
 
     def __post_init__(self) -> None:
+        if self.sphere and self.periodic:
+            raise ValueError("sphere takes latitude and longitude as places already; leave out periodic")
         size = self.image_size
         if size is not None and not (len(size) in (1, 2) and min(size) >= 1):
             got = ",".join(map(str, size))

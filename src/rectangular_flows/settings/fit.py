@@ -58,7 +58,10 @@ class FitSettings:
 
 def _latent_for(values: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, Any]:
     """The latent density of a space that closes up, where none is given and that of the base is for others."""
-    space = {**base, **values}.get("latent_space")
+    both = {**base, **values}
+    space = both.get("latent_space")
+    if space in (None, "none") and both.get("periodic") not in (None, "none"):
+        space = "circle"  # for every periodic column
     if "latent" in values or space in (None, "none"):
         return {}
     from ..flows.spaces import Space  # imports torch

@@ -29,7 +29,8 @@ def fit_scatter(flow: RectangularFlow, train: Rows, held_out: Tensor, seed: int,
     rows = take(train, shuffled(len(train), seed)[:_ROWS], held_out.device, held_out.dtype)
     if flow.kind == "table":
         rows = dequantised(rows, discrete_steps(rows.cpu()), seed)
-    enough = flow.kind == "table" and len(train) >= _COLUMN_ROWS and flow.ambient_dim > 1
+    one_by_one = flow.kind == "table" and flow.ambient_dim > 1 and not flow.angles  # cells would end where angles do
+    enough = one_by_one and len(train) >= _COLUMN_ROWS
     try:
         flow.fit_scatter(rows, held_out[:_ROWS], seed, min(round(_COLUMN_STEPS * steps), _MOST_STEPS) if enough else 0)
     except NumericalError as error:
