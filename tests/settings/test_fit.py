@@ -14,6 +14,7 @@ from rectangular_flows.volume import Exact, Stochastic
 REFUSED = {
     "columns": ({"data": "circle"}, ["x"], "a table of your own; this run has data = circle. Leave it out"),
     "exclude": ({"data": "mnist"}, ["x"], "a table of your own; this run has data = mnist. Leave it out"),
+    "periodic": ({"data": "circle"}, ["x:360"], "a table of your own; this run has data = circle"),
     "drop_invalid": ({"data": "power"}, True, "a table of your own; this run has data = power"),
     "validation_data": ({"data": "power"}, "a.csv", "data of your own, or images; this run has data = power"),
     "test_data": ({"data": "circle"}, "a.csv", "data of your own, or images"),

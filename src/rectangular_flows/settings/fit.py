@@ -60,7 +60,8 @@ def _latent_for(values: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str,
     """The latent density of a space that closes up, where none is given and that of the base is for others."""
     both = {**base, **values}
     space = both.get("latent_space")
-    if space in (None, "none") and both.get("periodic") not in (None, "none"):
+    turns = both.get("periodic") not in (None, "none") and settings_table().applies("periodic", both)
+    if space in (None, "none") and turns:
         space = "circle"  # for every periodic column
     if "latent" in values or space in (None, "none"):
         return {}
