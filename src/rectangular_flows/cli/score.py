@@ -23,6 +23,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--explain", action="store_true", help=f"{text} (nearest_COLUMN); lists the most unusual rows")
     parser.add_argument("--coordinates", action="store_true", help="also the coordinates z on the manifold")
     add_drop_invalid(parser)
+    unfinished = parser.add_mutually_exclusive_group()
+    text = "continue where this command was stopped or killed; the output is the same as without the interruption"
+    unfinished.add_argument("--resume", action="store_true", help=text)
+    unfinished.add_argument("--restart", action="store_true", help="throw away what it had done, and begin again")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -41,7 +45,11 @@ def run(arguments: argparse.Namespace) -> int:
         reasons=arguments.explain,
     )
     with WorkDisplay(PlainConsole(), "scoring", len(scoring.rows)) as display:
-        written = write_scores(scoring, arguments.output, display.advance)
+        unfinished = {"resume": arguments.resume, "restart": arguments.restart}
+        try:
+            written = write_scores(scoring, arguments.output, display.advance, resumed=display.resume_at, **unfinished)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("stopped. The same command with --resume continues where it was") from None
     for note in written.notes:
         say(f"note: {note}")
     means = [f"mean {label} {written.means[name]:.4g}" for name, label in _MEANS.items()]

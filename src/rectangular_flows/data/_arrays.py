@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,11 @@ import numpy as np
 
 from ..storage.limits import check_bytes
 from ._files import Array, DataError, as_option, check_names, check_width, listing, reading
-from ._npy import gather, load_arrays, parts_in
+from ._npy import forget, gather, load_arrays
+from ._table_file import TableFile
 
-Choose = Callable[[tuple[str, ...]], list[int]]
-Read = tuple[Array, tuple[str, ...], bool]  # values, the names kept, whether the names are the file's
-
-_BATCH_ROWS = 2**16  # of a Parquet file at a time
-_BUFFER_BYTES = 2**20  # of each of its columns
+_BATCH_ROWS = 2**16  # at a time
+_BUFFER_BYTES = 2**20  # of each column of a Parquet file
 _CHANNELS = (1, 3)
 # what the parts are called: here, in Keras's files and in MedMNIST's
 _PARTS = {
@@ -28,91 +26,105 @@ _PARTS = {
 _WHOLE = ("images", "data", "X", "x")
 
 
-def read_array(path: Path, choose: Choose) -> Read:
+class ArrayFile(TableFile):
     """The only array of a file, or the one called 'data' or 'X'; column names from 'columns', if it is there."""
-    arrays = load_arrays(path)
-    tables = [name for name, array in arrays.items() if array.ndim == 2 or len(arrays) == 1]
-    preferred = [name for name in ("data", "X") if name in tables]
-    if not preferred and len(tables) != 1:
-        raise DataError(
-            f"Expected one 2-D array in '{path}', or one called 'data' or 'X'; got {_shapes(arrays)}. "
-            "Save the right one as 'data'."
-        )
-    array, names = arrays[(preferred or tables)[0]], arrays.get("columns")
-    if array.ndim != 2:
-        shape = "-1, 1" if array.ndim == 1 else "len(array), -1"
-        raise DataError(
-            f"Expected a 2-D array (rows, columns); '{path}' holds shape {array.shape}. Save array.reshape({shape})."
-        )
-    if array.dtype.kind not in "fiub":
-        raise DataError(f"Expected an array of numbers; '{path}' holds type {array.dtype}. Save it as float64.")
-    if not len(array):
-        raise DataError(f"Expected rows of numbers; '{path}' holds shape {array.shape}: no rows.")
-    check_width(array.shape[1], f"'{path}'")
-    columns, named = tuple(f"x{i + 1}" for i in range(array.shape[1])), False
-    if names is not None and names.dtype.kind in "US":
-        if names.shape != array.shape[1:]:
+
+    def __init__(self, path: Path):
+        self.path = path
+        arrays = load_arrays(path)
+        tables = [name for name, array in arrays.items() if array.ndim == 2 or len(arrays) == 1]
+        preferred = [name for name in ("data", "X") if name in tables]
+        if not preferred and len(tables) != 1:
             raise DataError(
-                f"Expected a name for each of {array.shape[1]} columns in 'columns' of '{path}'; got shape {names.shape}."
+                f"Expected one 2-D array in '{path}', or one called 'data' or 'X'; got {_shapes(arrays)}. "
+                "Save the right one as 'data'."
             )
-        columns, named = tuple(names.astype(np.str_).tolist()), True
-        check_names(columns, f"'columns' of '{path}'")
-    kept = choose(columns)
-    kind = np.dtype(np.float32 if array.dtype.kind == "f" and array.dtype.itemsize <= 4 else np.float64)
-    if kept != list(range(len(columns))) or array.dtype != kind:  # integers, half precision, foreign byte order
-        parts = (part[:, kept].astype(kind) for part in parts_in(array))
-        array = gather(parts, (len(array), len(kept)), kind)
-    return array, tuple(columns[i] for i in kept), named
+        array, names = arrays[(preferred or tables)[0]], arrays.get("columns")
+        if array.ndim != 2:
+            shape = "-1, 1" if array.ndim == 1 else "len(array), -1"
+            raise DataError(
+                f"Expected a 2-D array (rows, columns); '{path}' holds shape {array.shape}. Save array.reshape({shape})."
+            )
+        if array.dtype.kind not in "fiub":
+            raise DataError(f"Expected an array of numbers; '{path}' holds type {array.dtype}. Save it as float64.")
+        if not len(array):
+            raise DataError(f"Expected rows of numbers; '{path}' holds shape {array.shape}: no rows.")
+        check_width(array.shape[1], f"'{path}'")
+        self.columns, self.named, self._array = tuple(f"x{i + 1}" for i in range(array.shape[1])), False, array
+        if names is not None and names.dtype.kind in "US":
+            if names.shape != array.shape[1:]:
+                raise DataError(
+                    f"Expected a name for each of {array.shape[1]} columns in 'columns' of '{path}'; got shape "
+                    f"{names.shape}."
+                )
+            self.columns, self.named = tuple(names.astype(np.str_).tolist()), True
+            check_names(self.columns, f"'columns' of '{path}'")
+        single = array.dtype.kind == "f" and array.dtype.itemsize <= 4
+        self._kind = np.dtype(np.float32 if single else np.float64)
+
+    def parts(self, order: Sequence[int]) -> Iterator[Array]:
+        for start in range(0, len(self._array), _BATCH_ROWS):
+            yield self._array[start : start + _BATCH_ROWS][:, list(order)].astype(self._kind, copy=False)
+            forget(self._array)
+
+    def cells(self, order: Sequence[int]) -> Iterator[tuple[str, ...]]:
+        for part in self.parts(order):
+            yield from (tuple(repr(cell).removesuffix(".0") for cell in row) for row in part.tolist())
+
+    def values(self, order: Sequence[int]) -> Array:
+        if list(order) == list(range(len(self.columns))) and self._array.dtype == self._kind:
+            return self._array  # not so: integers, half precision, foreign byte order
+        return gather(self.parts(order), (len(self._array), len(order)), self._kind)
 
 
-def read_parquet(path: Path, choose: Choose) -> Read:
-    """Numeric columns of a Parquet file; nulls become NaN. Many rows are kept on disk, in a temporary file."""
-    arrow, _ = load_pyarrow()
-    with reading(path, "a Parquet file"):
-        file, kept = _parquet(path, choose)
-        kinds = {name: file.schema_arrow.field(name).type for name in kept}
-        numeric = (arrow.types.is_integer, arrow.types.is_floating, arrow.types.is_boolean, arrow.types.is_decimal)
-        text = [name for name, kind in kinds.items() if not any(test(kind) for test in numeric)]
+class ParquetFile(TableFile):
+    """Columns of a Parquet file; of numbers, nulls become NaN."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._arrow, parquet = load_pyarrow()
+        with reading(path, "a Parquet file"):
+            # buffered, a page at a time: otherwise all of a row group is read at once, and that may be all of the file
+            self._file = parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
+        self.columns = tuple(self._file.schema_arrow.names)
+        check_width(len(self.columns), f"'{path}'")
+        check_names(self.columns, f"'{path}'")
+
+    def parts(self, order: Sequence[int]) -> Iterator[Array]:
+        names, kind = [self.columns[i] for i in order], self._kind(order)
+        for batch in self._batches(names):
+            # whole numbers beyond 2⁵³ are rounded, as in every other format
+            columns = [batch.column(name).cast(kind.name, safe=False).to_numpy(zero_copy_only=False) for name in names]
+            yield np.stack(columns, axis=1)
+
+    def cells(self, order: Sequence[int]) -> Iterator[tuple[str, ...]]:
+        names = [self.columns[i] for i in order]
+        for batch in self._batches(names):
+            columns = [["" if c is None else str(c) for c in batch.column(name).to_pylist()] for name in names]
+            yield from zip(*columns, strict=True)
+
+    def values(self, order: Sequence[int]) -> Array:
+        rows, kind = self._file.metadata.num_rows, self._kind(order)
+        check_bytes(8 * len(order) * rows, f"the rows of '{self.path}'")
+        return gather(self.parts(order), (rows, len(order)), kind)
+
+    def _batches(self, names: Sequence[str]) -> Iterator[Any]:
+        with reading(self.path, "a Parquet file"):
+            yield from self._file.iter_batches(_BATCH_ROWS, columns=list(names), use_threads=False)
+
+    def _kind(self, order: Sequence[int]) -> np.dtype[Any]:
+        """Of the array of these columns, which must hold numbers."""
+        types = self._arrow.types
+        kinds = {self.columns[i]: self._file.schema_arrow.types[i] for i in order}
+        numeric = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+        plain = {name: kind.value_type if types.is_dictionary(kind) else kind for name, kind in kinds.items()}
+        text = [name for name, kind in plain.items() if not any(test(kind) for test in numeric)]
         if text:
             raise DataError(
-                f"Expected only numbers; '{path}' has other columns: {listing([f'{n} ({kinds[n]})' for n in text])}. "
-                f"Leave them out: --exclude {as_option(text)}."
+                f"Expected only numbers; '{self.path}' has other columns: "
+                f"{listing([f'{n} ({kinds[n]})' for n in text])}. Leave them out: --exclude {as_option(text)}."
             )
-        kind = np.dtype("float32" if all(arrow.types.is_float32(kind) for kind in kinds.values()) else "float64")
-        shape = (file.metadata.num_rows, len(kept))
-
-        def parts() -> Iterator[Array]:
-            for batch in file.iter_batches(_BATCH_ROWS, columns=kept, use_threads=False):
-                yield _numbers(batch, kept, kind)
-
-        return gather(parts(), shape, kind), tuple(kept), True
-
-
-def _numbers(batch: Any, names: Sequence[str], kind: np.dtype[Any]) -> Array:
-    """Columns of a batch as an array; whole numbers beyond 2⁵³ are rounded, as in every other format."""
-    columns = [batch.column(name).cast(kind.name, safe=False).to_numpy(zero_copy_only=False) for name in names]
-    return np.stack(columns, axis=1)
-
-
-def read_parquet_text(path: Path, choose: Choose) -> dict[str, list[str]]:
-    """Columns of a Parquet file of any type, as text; nulls become ''."""
-    with reading(path, "a Parquet file"):
-        file, chosen = _parquet(path, choose)
-        table = file.read(columns=chosen)
-        return {name: ["" if cell is None else str(cell) for cell in table[name].to_pylist()] for name in chosen}
-
-
-def _parquet(path: Path, choose: Choose) -> tuple[Any, list[str]]:
-    """A Parquet file, and the names of the columns chosen, in that order; it must not unfold to too much."""
-    _, parquet = load_pyarrow()
-    # buffered, a page at a time: otherwise all of a row group is read at once, and that may be all of the file
-    file = parquet.ParquetFile(path, buffer_size=_BUFFER_BYTES, pre_buffer=False)
-    names = tuple(file.schema_arrow.names)
-    check_width(len(names), f"'{path}'")
-    check_names(names, f"'{path}'")
-    chosen = [names[i] for i in choose(names)]
-    check_bytes(8 * len(chosen) * file.metadata.num_rows, f"the rows of '{path}'")
-    return file, chosen
+        return np.dtype("float32" if all(types.is_float32(kind) for kind in kinds.values()) else "float64")
 
 
 def load_pyarrow() -> tuple[Any, Any]:

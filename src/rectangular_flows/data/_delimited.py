@@ -1,13 +1,14 @@
 """Tables as text: CSV and its relatives.
 
-numpy's C parser reads every plain file. Where it gives up, a second pass in Python reads what is merely unusual or says
-which line and column are wrong.
+pyarrow's parser, if it is installed, or else numpy's reads every plain file. Where they give up, Python reads what is merely
+unusual or says which line and column are wrong.
 """
 
 from __future__ import annotations
 
 import csv
 import gzip
+import importlib.util
 import io
 import zlib
 from collections import Counter
@@ -20,13 +21,16 @@ from typing import TextIO
 
 import numpy as np
 
-from ._arrays import Choose
 from ._files import Array, DataError, as_option, check_names, check_width
+from ._npy import after
 from ._packed import open_gzip
+from ._table_file import TableFile
 
 _MISSING = frozenset({"", "NA", "N/A", "null", "NULL", "None"})
 _SNIFFED_LINES = 10
 _LONGEST_LINE = 2**26
+_AT_ONCE = 2**14  # rows
+_SMALL_BYTES, _BLOCK_BYTES = 2**20, 2**20  # for a small file, pyarrow takes longer to import than to read
 
 
 @dataclass(frozen=True)
@@ -39,30 +43,49 @@ class _Layout:
     named: bool  # whether there is a header
 
 
-def read_delimited(
-    path: Path, suffix: str, choose: Choose
-) -> tuple[Array, tuple[str, ...], bool, Callable[[int], int]]:
-    """Values in float64, the names kept, whether the file had a header, and data row (0-based) → line number."""
-    with _readable(path):
-        layout = _look(path, suffix)
-        kept = choose(layout.names)
-        values = _plain(path, layout, kept)
-        if values is None:
-            values = _careful(path, layout, kept)
-    names = tuple(layout.names[i] for i in kept)
-    return values, names, layout.named, lambda row: next(islice(_data(path, layout), row, None))[0]
+class TextFile(TableFile):
+    """A table as text; its values are float64, and an empty cell is NaN."""
+
+    row_name = "line"
+
+    def __init__(self, path: Path, suffix: str):
+        self.path = path
+        with _readable(path):
+            self._layout = _look(path, suffix)
+        self.columns, self.named = self._layout.names, self._layout.named
+        large = path.stat().st_size > _SMALL_BYTES and importlib.util.find_spec("pyarrow") is not None
+        self._readers: list[_Reader] = [*([_by_arrow] if large else []), _plain, _careful]
+
+    def number(self, row: int) -> int:
+        return next(islice(_data(self.path, self._layout), row, None))[0]
+
+    def parts(self, order: Sequence[int]) -> Iterator[Array]:
+        """As :meth:`TableFile.parts`. A reader that gives up has read what the next, more patient one then skips."""
+        done = 0
+        with _readable(self.path):
+            while True:
+                try:
+                    for part in after(self._readers[0](self.path, self._layout, order), done):
+                        done += len(part)
+                        yield part
+                    return
+                except _UnusualError:
+                    self._readers = self._readers[1:]
+
+    def cells(self, order: Sequence[int]) -> Iterator[tuple[str, ...]]:
+        width = len(self.columns)
+        with _readable(self.path):
+            for _, cells in _data(self.path, self._layout):
+                if len(cells) < width:
+                    raise DataError(f"'{self.path}': expected {width} cells in every row; got {len(cells)} in one.")
+                yield tuple(cells[i].strip() for i in order)
 
 
-def read_cells(path: Path, suffix: str, choose: Choose) -> dict[str, list[str]]:
-    """Some columns of a text table as they stand, without the blanks around them: name → one text a row."""
-    with _readable(path):
-        layout = _look(path, suffix)
-        kept = choose(layout.names)
-        rows = [cells for _, cells in _data(path, layout)]
-        short = [len(cells) for cells in rows if len(cells) < len(layout.names)]
-        if short:
-            raise DataError(f"'{path}': expected {len(layout.names)} cells in every row; got {short[0]} in one.")
-        return {layout.names[i]: [cells[i].strip() for cells in rows] for i in kept}
+class _UnusualError(ValueError):
+    """There is something in the file that a quick reader does not take."""
+
+
+_Reader = Callable[[Path, _Layout, Sequence[int]], Iterator[Array]]
 
 
 @contextmanager
@@ -173,8 +196,38 @@ def _outside_quotes(line: str, mark: str) -> int:
     return sum(part.count(mark) for part in line.strip("\r\n").split('"')[::2])
 
 
-def _plain(path: Path, layout: _Layout, kept: Sequence[int]) -> Array | None:
-    """The table by numpy's C parser, with NaN for empty cells; None if there is anything else out of the ordinary."""
+def _by_arrow(path: Path, layout: _Layout, kept: Sequence[int]) -> Iterator[Array]:
+    """The table by pyarrow's parser, which takes less than ours do: what it takes, it reads as the others do."""
+    if layout.delimiter is None or len(layout.names) < 2:  # where a line of blanks would be a row
+        raise _UnusualError
+    arrow, text = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.csv")
+    names = [str(i) for i in range(len(layout.names))]
+    chosen = [names[i] for i in kept]
+    skip = layout.line - (not layout.named)
+    file = open_gzip(path) if path.name.lower().endswith(".gz") else path.open("rb")
+    with file:
+        try:
+            yield from (
+                np.stack([column.to_numpy(zero_copy_only=False) for column in batch.columns], axis=1)
+                for batch in text.open_csv(
+                    file,
+                    read_options=text.ReadOptions(
+                        use_threads=False, block_size=_BLOCK_BYTES, column_names=names, skip_rows=skip
+                    ),
+                    parse_options=text.ParseOptions(delimiter=layout.delimiter, newlines_in_values=True),
+                    convert_options=text.ConvertOptions(
+                        column_types=dict.fromkeys(chosen, arrow.float64()),
+                        include_columns=chosen,
+                        null_values=sorted(_MISSING),
+                    ),
+                )
+            )
+        except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
+            raise _UnusualError from error
+
+
+def _plain(path: Path, layout: _Layout, kept: Sequence[int]) -> Iterator[Array]:
+    """The table by numpy's C parser, with NaN for empty cells."""
     mark = layout.delimiter
 
     def lines(file: TextIO) -> Iterator[str]:
@@ -185,23 +238,26 @@ def _plain(path: Path, layout: _Layout, kept: Sequence[int]) -> Array | None:
                 continue
             # numpy does not look at the cells that it leaves out
             if len(cells) != len(layout.names) or (mark is None and "#" in line):
-                raise ValueError("a line with a comment, or with another number of cells")
+                raise _UnusualError("a line with a comment, or with another number of cells")
             yield line if mark is None or "" not in cells else mark.join(cell or "nan" for cell in cells)
 
     with _open(path) as file:
-        try:
-            return np.loadtxt(lines(file), comments=None, delimiter=mark, usecols=kept, ndmin=2, quotechar='"')
-        except DataError:
-            raise
-        except ValueError:
-            return None
+        rest = lines(file)
+        while some := list(islice(rest, _AT_ONCE)):
+            try:
+                part = np.loadtxt(some, comments=None, delimiter=mark, usecols=kept, ndmin=2, quotechar='"')
+            except ValueError as error:
+                raise _UnusualError from error
+            if len(part) != len(some):
+                raise _UnusualError("a cell with a line break")
+            yield part
 
 
-def _careful(path: Path, layout: _Layout, kept: Sequence[int]) -> Array:
+def _careful(path: Path, layout: _Layout, kept: Sequence[int]) -> Iterator[Array]:
     """The table by Python's csv module, or an error that says which line and column are wrong."""
     first: dict[int, tuple[int, str]] = {}  # column → first line with text, and the text
     texts: Counter[int] = Counter()  # column → how many cells have text
-    width = len(layout.names)
+    width, total = len(layout.names), 0
 
     def numbers() -> Iterator[list[float | None]]:
         for line, cells in _data(path, layout):
@@ -219,12 +275,15 @@ def _careful(path: Path, layout: _Layout, kept: Sequence[int]) -> Array:
                     texts[i] += 1
             yield row
 
-    values = np.fromiter(numbers(), dtype=np.dtype((np.float64, (len(kept),))))
+    rest, kind = numbers(), np.dtype((np.float64, (len(kept),)))
+    while len(part := np.fromiter(islice(rest, _AT_ONCE), dtype=kind)):
+        total += len(part)
+        yield part
     if not texts:
-        return values
+        return
     columns = sorted(texts)
     where = "; ".join(
-        f"column '{layout.names[i]}' has text in {texts[i]} of {len(values)} rows (first: '{first[i][1][:30]}' in line "
+        f"column '{layout.names[i]}' has text in {texts[i]} of {total} rows (first: '{first[i][1][:30]}' in line "
         f"{first[i][0]})"
         for i in columns[:5]
     )

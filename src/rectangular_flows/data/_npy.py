@@ -8,6 +8,7 @@ import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -73,25 +74,43 @@ def forget(values: Any) -> None:
         mapped.madvise(mmap.MADV_DONTNEED)
 
 
+def after(parts: Iterable[Array], rows: int) -> Iterator[Array]:
+    """The rest of parts that follow one another, without so many of the first rows."""
+    for part in parts:
+        if rows < len(part):
+            yield part[rows:]
+        rows = max(0, rows - len(part))
+
+
 def gather(parts: Iterable[Array], shape: tuple[int, ...], kind: np.dtype[Any]) -> Array:
     """Parts that follow one another as one array, (N, D); where they are large, in a temporary file that stays on disk.
+
+    Args:
+        parts: (n, D) each.
+        shape: of the array; N is −1 where it is not known.
+        kind: of the array.
 
     Raises:
         DataError: they have another number of rows.
     """
-    if prod(shape) * kind.itemsize <= MMAP_BYTES:
-        values = np.concatenate([np.empty((0, *shape[1:]), kind), *parts])
-    else:
-        with tempfile.TemporaryFile(prefix="rnf-") as file:  # of no name, and gone with the array
-            for part in parts:
-                file.write(np.ascontiguousarray(part, dtype=kind).data)
-            if file.tell() != prod(shape) * kind.itemsize:
-                raise DataError(f"Expected {shape[0]} rows; got {file.tell() // (kind.itemsize * prod(shape[1:]))}.")
-            file.flush()
-            values = np.memmap(file, dtype=kind, mode="r", shape=shape)
-    if values.shape != shape:
-        raise DataError(f"Expected {shape[0]} rows; got {len(values)}.")
-    return values
+    held: list[Array] = []
+    with ExitStack() as stack:
+        file: Any = None
+        for part in parts:
+            held.append(np.ascontiguousarray(part, dtype=kind))
+            if file is None and sum(part.nbytes for part in held) > MMAP_BYTES:
+                file = stack.enter_context(tempfile.TemporaryFile(prefix="rnf-"))  # of no name, and gone with the array
+            if file is not None:
+                for part in held:
+                    file.write(part.data)
+                held.clear()
+        rows = sum(map(len, held)) if file is None else file.tell() // (kind.itemsize * prod(shape[1:]))
+        if shape[0] not in (-1, rows):
+            raise DataError(f"Expected {shape[0]} rows; got {rows}.")
+        if file is None:
+            return np.concatenate([np.empty((0, *shape[1:]), kind), *held]) if len(held) != 1 else held[0]
+        file.flush()
+        return np.memmap(file, dtype=kind, mode="r", shape=(rows, *shape[1:]))
 
 
 def _load_archive(path: Path) -> dict[str, Array]:

@@ -88,12 +88,16 @@ def _text(
     kind: np.dtype[Any],
     texts: Sequence[str],
 ) -> Iterator[Add]:
-    opened: Any = gzip.GzipFile(fileobj=file, mode="wb") if path.suffix.lower() == ".gz" else file
+    packed = path.suffix.lower() == ".gz"
+    opened: Any = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if packed else file  # the same rows, the same bytes
     mark = "," if ".csv" in [suffix.lower() for suffix in path.suffixes[-2:]] else "\t"
     with io.TextIOWrapper(opened, encoding="utf-8", newline="") as lines:
         writer = csv.writer(lines, delimiter=mark, lineterminator="\n")
         writer.writerow([*texts, *columns])
-        yield lambda values, text: writer.writerows(_cells(values, text))
+        if texts:  # which may have to be quoted; numbers never
+            yield lambda values, text: writer.writerows(_cells(values, text))
+        else:
+            yield lambda values, text: lines.writelines(f"{mark.join(cells)}\n" for cells in _cells(values, {}))
         lines.flush()
 
 
@@ -175,11 +179,32 @@ def _npy_part(file: IO[bytes], values: Array, kind: np.dtype[Any]) -> None:
     file.write(np.ascontiguousarray(values, dtype=kind).tobytes())
 
 
-def _cells(values: Array, text: Texts) -> Iterator[list[str]]:
+def _cells(values: Array, text: Texts) -> Iterator[Sequence[str]]:
     """The rows of a text file; NaN is an empty cell."""
-    single = values.dtype.kind == "f" and values.dtype.itemsize <= 4
-    texts = zip(*text.values(), strict=True)
     for part in parts_of(values):
-        for row in values[part].astype(np.int8 if values.dtype.kind == "b" else values.dtype).tolist():
-            cells = ["" if cell != cell else f"{cell:.9g}" if single else repr(cell).removesuffix(".0") for cell in row]
-            yield [*(next(texts) if text else ()), *cells]
+        yield from zip(*(cells[part] for cells in text.values()), *map(_column, values[part].T), strict=True)
+
+
+def _column(values: Array) -> list[str]:
+    """The shortest texts that give the same numbers back; whole numbers have no decimal point."""
+    if values.dtype.kind != "f":
+        return list(map(str, (values.astype(np.int8) if values.dtype.kind == "b" else values).tolist()))
+    if values.dtype.itemsize <= 4:
+        cells = [f"{cell:.9g}" for cell in values.tolist()]
+    elif _plain_whole(values):  # quicker than shortening each
+        return list(map(str, values.astype(np.int64).tolist()))
+    else:
+        cells = list(map(repr, values.tolist()))
+        for i in np.flatnonzero(values == np.rint(values)).tolist():
+            cells[i] = cells[i].removesuffix(".0")
+    for i in np.flatnonzero(np.isnan(values)).tolist():
+        cells[i] = ""
+    return cells
+
+
+def _plain_whole(values: Array) -> bool:
+    """Whether all are whole numbers whose texts have neither an exponent nor the sign of −0."""
+    with np.errstate(invalid="ignore"):
+        return bool(
+            ((values == np.rint(values)) & (np.abs(values) < 1e15) & ((values != 0) | ~np.signbit(values))).all()
+        )

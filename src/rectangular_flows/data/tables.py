@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,13 +18,15 @@ import numpy as np
 
 from ..spelling import nearest
 from ..storage.files import parts_of
-from ._arrays import read_array, read_parquet, read_parquet_text
-from ._delimited import read_cells, read_delimited
+from ._arrays import ArrayFile, ParquetFile
+from ._delimited import TextFile
 from ._files import Array, as_option, check_file, choose_columns, listing
 from ._files import DataError as DataError
 from ._files import MissingFileError as MissingFileError
+from ._invalid import InvalidRows
 from ._npy import forget as forget
 from ._npy import gather, parts_in
+from ._table_file import TableFile as TableFile
 from ._writing import Write, table_writer
 from ._writing import check_room as check_room
 
@@ -74,23 +76,33 @@ def read_table(
     Raises:
         DataError: what is wrong, in which line and column, and what to do.
     """
+    file = open_table(path)
+    order = choose_columns(file.columns, columns, exclude, str(path))
+    values, names = file.values(order), tuple(file.columns[i] for i in order)
+    invalid = InvalidRows(file, names)
+    good = np.concatenate([np.ones(0, dtype=bool), *(invalid.add(part) for part in parts_in(values))])
+    invalid.check(drop_invalid)
+    table = Table(values, names, str(path), named=file.named)
+    if not invalid.count:
+        return table
+    kept = np.flatnonzero(good)
+    parts = (part[good[where]] for part, where in zip(parts_in(values), parts_of(values), strict=True))
+    values = gather(parts, (len(kept), values.shape[1]), values.dtype)
+    return replace(table, values=values, dropped=invalid.count, kept=kept + 1)
+
+
+def open_table(path: str | Path) -> TableFile:
+    """A file with a table, by its suffix: its columns, and its rows a part at a time.
+
+    Raises:
+        DataError: there is no such file, or it holds no table.
+    """
     path = Path(path)
     check_file(path)
-    suffix = _suffix(path)
-
-    def choose(names: tuple[str, ...]) -> list[int]:
-        return choose_columns(names, columns, exclude, str(path))
-
-    row_name, row_number = "row", lambda row: row + 1
+    suffix = table_suffix(path)
     if suffix in _TEXT:
-        values, kept, named, row_number = read_delimited(path, suffix, choose)
-        row_name = "line"
-    else:
-        values, kept, named = (read_parquet if suffix == ".parquet" else read_array)(path, choose)
-    table = Table(values, kept, str(path), named=named)
-    if not len(values):
-        raise DataError(f"Expected rows of numbers; got '{path}' with {len(kept)} columns and no rows.")
-    return _without_invalid(table, drop_invalid, row_name, row_number)
+        return TextFile(path, suffix)
+    return ParquetFile(path) if suffix == ".parquet" else ArrayFile(path)
 
 
 def read_text_columns(path: str | Path, columns: Sequence[str]) -> dict[str, list[str]]:
@@ -103,19 +115,10 @@ def read_text_columns(path: str | Path, columns: Sequence[str]) -> dict[str, lis
     Raises:
         DataError: there is no such column.
     """
-    path = Path(path)
-    check_file(path)
-    suffix = _suffix(path)
-
-    def choose(names: tuple[str, ...]) -> list[int]:
-        return choose_columns(names, columns, None, str(path))
-
-    if suffix in _TEXT:
-        return read_cells(path, suffix, choose)
-    if suffix == ".parquet":
-        return read_parquet_text(path, choose)
-    values, names, _ = read_array(path, choose)
-    return {name: [repr(cell).removesuffix(".0") for cell in values[:, i].tolist()] for i, name in enumerate(names)}
+    file = open_table(path)
+    order = choose_columns(file.columns, columns, None, str(path))
+    cells = list(zip(*file.cells(order), strict=True)) or [()] * len(order)
+    return {file.columns[i]: list(column) for i, column in zip(order, cells, strict=True)}
 
 
 class ByPositionWarning(UserWarning):
@@ -128,34 +131,42 @@ def match_columns(table: Table, expected: Sequence[str]) -> Table:
     If one side has no names (no header), the columns are taken by position if their number agrees, with a
     :class:`ByPositionWarning`.
     """
-    expected = tuple(expected)
-    if table.columns == expected:
-        return table
-    index = {name: i for i, name in enumerate(table.columns)}
+    order = column_order(table.columns, expected, table.source, table.named)
+    if order == list(range(len(table.columns))):
+        return replace(table, columns=tuple(expected))
+    parts = (part[:, order] for part in parts_in(table.values))
+    values = gather(parts, (len(table.values), len(order)), table.values.dtype)
+    return replace(table, values=values, columns=tuple(expected))
+
+
+def column_order(columns: Sequence[str], expected: Sequence[str], source: str, named: bool) -> list[int]:
+    """The positions of the columns that :func:`match_columns` takes.
+
+    Raises:
+        DataError: some are missing.
+    """
+    columns, expected = tuple(columns), tuple(expected)
+    index = {name: i for i, name in enumerate(columns)}
     missing = [name for name in expected if name not in index]
     if not missing:
-        order = [index[name] for name in expected]
-        parts = (part[:, order] for part in parts_in(table.values))
-        return replace(
-            table, values=gather(parts, (len(table.values), len(order)), table.values.dtype), columns=expected
-        )
+        return [index[name] for name in expected]
     # x1, x2, … stand for columns without names: they say nothing about order
     generated = expected == tuple(f"x{i + 1}" for i in range(len(expected)))
-    if (not table.named or generated) and len(table.columns) == len(expected):
-        why = "the model's data had no names" if table.named else "it has no header"
-        text = f"the columns of '{table.source}' are taken by position, since {why}"
-        warnings.warn(text, ByPositionWarning, stacklevel=2)
-        return replace(table, columns=expected)
-    if not table.named:
+    if (not named or generated) and len(columns) == len(expected):
+        why = "the model's data had no names" if named else "it has no header"
+        text = f"the columns of '{source}' are taken by position, since {why}"
+        warnings.warn(text, ByPositionWarning, stacklevel=3)
+        return list(range(len(columns)))
+    if not named:
         raise DataError(
-            f"Expected {len(expected)} columns ({listing(expected)}); '{table.source}' has {len(table.columns)} and no "
+            f"Expected {len(expected)} columns ({listing(expected)}); '{source}' has {len(columns)} and no "
             "header. Give it a header line with the names, or exactly those columns in that order."
         )
-    unexpected = [name for name in table.columns if name not in expected]
+    unexpected = [name for name in columns if name not in expected]
     hints = "".join(nearest(name, unexpected) for name in missing[:3])
     extra = f" It has other columns: {listing(unexpected)}." if unexpected else ""
     raise DataError(
-        f"Expected columns {listing(expected, 12)}; '{table.source}' lacks {listing(missing, 12)}.{extra}{hints} "
+        f"Expected columns {listing(expected, 12)}; '{source}' lacks {listing(missing, 12)}.{extra}{hints} "
         "Rename the columns in the header line."
     )
 
@@ -263,7 +274,7 @@ def write_table(
             and left out of a .npy file.
     """
     path = Path(path)
-    suffix = _suffix(path)
+    suffix = table_suffix(path)
     text = text or {}
     if values.ndim != 2 or values.shape[1] != len(columns):
         raise DataError(f"Expected values of shape (N, {len(columns)}), one column a name; got {values.shape}.")
@@ -281,39 +292,15 @@ def write_parts(
 ) -> Iterator[Write]:
     """Within it, a function that adds rows to a file, (n, columns) and their texts by name; see :func:`write_table`."""
     path = Path(path)
-    with table_writer(path, _suffix(path), columns, rows, kind, texts) as write:
+    with table_writer(path, table_suffix(path), columns, rows, kind, texts) as write:
         yield write
 
 
-def _suffix(path: Path) -> str:
+def table_suffix(path: Path) -> str:
+    """The suffix that says the format of a table, without '.gz'; a :class:`DataError` for any other."""
     name = path.name.lower()
     plain = Path(name.removesuffix(".gz")).suffix
     if plain in _TEXT or (plain in (".npy", ".npz", ".parquet") and not name.endswith(".gz")):
         return plain
     got = f"'{''.join(Path(name).suffixes[-2 if name.endswith('.gz') else -1 :])}'" if "." in name else "no suffix"
     raise DataError(f"Expected a file name that ends in {_SUPPORTED}; got {got} in '{path}'. Convert or rename it.")
-
-
-def _without_invalid(table: Table, drop: bool, row_name: str, row_number: Callable[[int], int]) -> Table:
-    """The table itself if all is finite; otherwise without the invalid rows, or an error that names them."""
-    good = np.concatenate([np.isfinite(part).all(axis=1) for part in parts_in(table.values)])
-    bad = np.flatnonzero(~good)
-    if not len(bad):
-        return table
-    if drop and len(bad) < len(good):
-        kept, values = np.flatnonzero(good), table.values
-        parts = (part[good[where]] for part, where in zip(parts_in(values), parts_of(values), strict=True))
-        values = gather(parts, (len(kept), values.shape[1]), values.dtype)
-        return replace(table, values=values, dropped=len(bad), kept=kept + 1)
-    if drop:
-        raise DataError(f"Expected rows without NaN or infinite cells; all {len(bad)} of '{table.source}' have one.")
-    places = []
-    for row in bad[:3]:
-        column = int(np.flatnonzero(~np.isfinite(table.values[row]))[0])
-        cell = "is missing or NaN" if np.isnan(table.values[row, column]) else "is infinite"
-        places.append(f"{row_name} {row_number(int(row))}, column '{table.columns[column]}' {cell}")
-    raise DataError(
-        f"Expected finite numbers; in '{table.source}' {len(bad)} of {len(good)} rows have NaN or infinite cells "
-        f"({'; '.join(places)}{'; …' if len(bad) > 3 else ''}). Leave such rows out with --drop-invalid, or such columns "
-        "with --exclude."
-    )

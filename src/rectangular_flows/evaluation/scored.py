@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from .._version import __version__
 from ..data.datasets import place_of
 from ..data.images import images_like, picture_names
 from ..data.pixels import ImageRows
-from ..data.rows import Rows, take
-from ..data.tables import DataError, forget, read_text_columns, write_parts, write_table
+from ..data.rows import take
+from ..data.streams import Cells, FileRows, HeldRows, Part, RowStream
+from ..data.tables import read_text_columns, table_suffix, write_parts, write_table
 from ..metrics.arrays import Array
 from ..runs.saved import SavedRun
-from .explain import Explanation, UnusualRow, explain
+from ..storage.spool import spooled
+from .explain import Explanation, Reason, UnusualRow, explain
 from .scores import SCORES, score_rows
 
-_AT_ONCE = 10_000  # rows of a part
+_AT_ONCE, _BATCH = 10_000, 5_000  # rows of a part, and rows that the model is given at once
 _SHOWN = 5  # unusual rows
 
 
@@ -60,39 +66,60 @@ class Scoring:
 
     Attributes:
         run: a run, or a saved estimator or detector.
-        rows: (N, *data_shape); they may be on disk.
-        numbers: of the rows in their file, from 1, (N,); None where these are all.
-        texts: name → N texts.
+        rows: of shape (*data_shape); they may be on disk.
         notes: what the reader should know.
         coordinates: whether to give the coordinates on the manifold too.
         reasons: whether to explain.
     """
 
     run: SavedRun
-    rows: Rows
-    numbers: Array | None
-    texts: dict[str, list[str]]
+    rows: RowStream
     notes: list[str] = field(default_factory=list)
     coordinates: bool = False
     reasons: bool = False
 
-    def parts(self, tick: Callable[[int], None] | None = None) -> Iterator[ScoredRows]:
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns of numbers."""
+        return tuple(self._part(next(self.rows.parts(1)), {}).columns)
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """Names of the columns of text, as they are among the rows and as they are written."""
+        return {name: f"id_{name}" if name in self.columns else name for name in self.rows.texts}
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What the scores are made of, by the names that messages use."""
+        return {
+            "the data": self.rows.digest(),
+            "the model": self.run.fingerprint,
+            "--coordinates, --explain, --id or --drop-invalid": [self.columns, list(self.texts), len(self.rows)],
+            "the version of rnf or of torch": [__version__, str(torch.__version__)],
+        }
+
+    def parts(
+        self, tick: Callable[[int], None] | None = None, start: int = 0, texts: bool = True
+    ) -> Iterator[ScoredRows]:
         """The scores of all rows, part by part.
 
         Args:
             tick: called with the number of rows after each batch.
+            start: the first of them (0-based): a multiple of the rows of a part.
+            texts: whether to give the texts too.
         """
-        for start in range(0, len(self.rows), _AT_ONCE):
-            yield self.part(slice(start, start + _AT_ONCE), tick)
-            forget(self.rows)
+        cells = self.rows.cells()
+        for part in self.rows.parts(_AT_ONCE, start):
+            yield self._part(part, cells.at(part.numbers) if texts else {}, tick)
 
-    def part(self, which: slice, tick: Callable[[int], None] | None = None) -> ScoredRows:
-        """Of some rows."""
-        run, rows = self.run, take(self.rows, which)
-        found = score_rows(run.flow, rows, check=True, tick=tick)
-        first = which.start + 1.0
-        numbers = np.arange(first, first + len(rows)) if self.numbers is None else self.numbers[which]
-        columns: dict[str, Array] = {"row": numbers}
+    def written_texts(self, cells: Cells, numbers: Array) -> dict[str, list[str]]:
+        """The texts of rows by the names under which they are written."""
+        return {self.texts[name]: found for name, found in cells.at(numbers).items()}
+
+    def _part(self, part: Part, texts: dict[str, list[str]], tick: Callable[[int], None] | None = None) -> ScoredRows:
+        run, rows = self.run, take(part.rows, slice(None))
+        found = score_rows(run.flow, rows, check=True, tick=tick, at_once=_BATCH)
+        columns: dict[str, Array] = {"row": part.numbers}
         for score in SCORES.values():
             if score.written and score.applies(run.flow, run.calibration):
                 columns[score.name] = score(found, run.calibration)
@@ -101,8 +128,7 @@ class Scoring:
         why = explain(run.flow, run.calibration, rows, run.columns, scores=found) if self.reasons else None
         if why is not None:
             columns |= why.table()
-        texts = {f"id_{k}" if k in columns else k: v[which] for k, v in self.texts.items()}
-        return ScoredRows(columns, texts, [], why)
+        return ScoredRows(columns, {f"id_{k}" if k in columns else k: v for k, v in texts.items()}, [], why)
 
 
 @dataclass(frozen=True)
@@ -144,29 +170,36 @@ def open_scoring(
     Raises:
         ValueError: the rows do not match, or something is asked for that the run or the file has not.
     """
-    images, notes = run.flow.kind == "image", []
-    names = picture_names(source) if images else None
-    texts: dict[str, list[str]] = {} if names is None else {"file": names}
-    rows: Rows
-    numbers: Array | None = None
-    if images:
+    notes: list[str] = []
+    rows: RowStream
+    if run.flow.kind == "image":
         if ids:
             raise ValueError("--id is for tables; this is a model of images, whose files are named in any case")
-        rows = ImageRows(images_like(source, run.flow.data_shape))
-    else:
+        names = picture_names(source)
+        texts = None if names is None else {"file": names}
+        rows = HeldRows(ImageRows(images_like(source, run.flow.data_shape)), texts=texts)
+    elif place_of(source) is None:
+        if ids:
+            raise ValueError(f"--id is for a file; got the data set {source}, which has no identifiers. Leave it out")
+        rows = HeldRows(run.table(source).values)
+    elif run.sphere is not None:  # small: latitudes and longitudes become three columns
         table = run.table(source, drop_invalid)
-        rows = table.values
-        if table.kept is not None:
-            numbers = table.kept.astype(np.float64)
-            left_out = f"{table.dropped} of {table.dropped + len(rows)} rows have missing or infinite values"
-            notes.append(f"{left_out} and were left out; the column 'row' says which are left, from 1")
-        texts = _identifiers(source, ids, numbers, len(rows) + table.dropped)
+        index = slice(None) if table.kept is None else table.kept - 1
+        texts = (
+            {k: np.array(v, object)[index].tolist() for k, v in read_text_columns(source, ids).items()} if ids else {}
+        )
+        rows = HeldRows(table.values, table.kept, texts, table.dropped)
+    else:
+        rows = FileRows(source, run.columns, drop_invalid, ids)
+    if rows.dropped:
+        left_out = f"{rows.dropped} of {rows.dropped + len(rows)} rows have missing or infinite values"
+        notes.append(f"{left_out} and were left out; the column 'row' says which are left, from 1")
     if reasons and run.sphere is not None:
         raise ValueError("--explain is for tables: a latitude and a longitude are one place. Leave it out")
     if run.calibration is None:
         how = f"the run was not finished: rnf fit --resume {run.path}" if run.trained else "it was saved without one"
         notes.append(f"no outlier_score, which needs a calibration; {how}")
-    return Scoring(run, rows, numbers, texts, notes, coordinates, reasons)
+    return Scoring(run, rows, notes, coordinates, reasons)
 
 
 def score_file(
@@ -189,28 +222,83 @@ def score_file(
     return ScoredRows(columns, texts, notes, Explanation.cat(why) if why else None)
 
 
-def write_scores(scoring: Scoring, path: Path, tick: Callable[[int], None] | None = None) -> Written:
+def write_scores(
+    scoring: Scoring,
+    path: Path,
+    tick: Callable[[int], None] | None = None,
+    *,
+    resume: bool = False,
+    restart: bool = False,
+    resumed: Callable[[int], None] | None = None,
+) -> Written:
     """Score rows and write the scores as a table, by the suffix of the path, with few of them in memory at a time.
+
+    Scores are kept in ``PATH.partial`` until there are all of them, and then written. After a crash or Ctrl-C the same call
+    with ``resume`` continues there, and the file is the same, bit for bit, as one that was written without interruption.
 
     Args:
         scoring: the rows.
         path: of the file, which is written as a whole or not at all.
         tick: called with the number of rows after each batch.
+        resume: continue where unfinished work stopped, if there is any.
+        restart: throw it away, if there is any.
+        resumed: called with the number of rows that were done before, if there are any.
+
+    Raises:
+        UnfinishedError: it is of other data, another model or other options; or neither was asked for.
     """
+    table_suffix(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    first, unusual = scoring.part(slice(0, 1)), list[UnusualRow]()
-    names = ("log_density", "reconstruction_error")
-    total, broken, count = dict.fromkeys(names, 0.0), 0, len(scoring.rows)
-    with write_parts(path, list(first.columns), count, np.dtype(np.float64), tuple(first.texts)) as write:
-        for part in scoring.parts(tick):
-            write(np.stack(list(part.columns.values()), axis=1), part.texts)
-            fine = ~_broken(part.columns)
-            broken += int((~fine).sum())
-            for name in names:
-                total[name] += float(part.columns[name][fine].sum())
-            unusual = sorted([*unusual, *part.most_unusual()], key=lambda row: -row.score)[:_SHOWN]
-    means = {name: value / (count - broken) if count > broken else float("nan") for name, value in total.items()}
-    return Written(count, means, [*_far(broken), *scoring.notes], unusual)
+    columns = scoring.columns
+    with spooled(path, len(columns), scoring.key, resume=resume, restart=restart) as spool:
+        totals = _Totals.of(spool.state)
+        if resumed is not None and spool.rows:
+            resumed(spool.rows)
+        for part in scoring.parts(tick, spool.rows, scoring.reasons):
+            totals = totals.plus(part)
+            spool.add(np.stack(list(part.columns.values()), axis=1), asdict(totals))
+        cells, names = scoring.rows.cells(), tuple(scoring.texts.values())
+        with write_parts(path, columns, spool.rows, np.dtype(np.float64), names) as write:
+            for values in spool.parts(_AT_ONCE):
+                write(values, scoring.written_texts(cells, values[:, 0]))
+    return Written(spool.rows, totals.means, [*_far(totals.broken), *scoring.notes], totals.most_unusual)
+
+
+@dataclass(frozen=True)
+class _Totals:
+    """What is to be said in the end of the rows so far."""
+
+    log_density: float = 0.0
+    reconstruction_error: float = 0.0
+    finite: int = 0
+    broken: int = 0
+    most_unusual: list[UnusualRow] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, state: dict[str, Any]) -> _Totals:
+        """The inverse of ``asdict``."""
+        unusual = [
+            UnusualRow(**{**row, "reasons": [Reason(**reason) for reason in row["reasons"]]})
+            for row in state.get("most_unusual", ())
+        ]
+        return cls(**{**state, "most_unusual": unusual})
+
+    def plus(self, part: ScoredRows) -> _Totals:
+        fine = ~_broken(part.columns)
+        return _Totals(
+            self.log_density + float(part.columns["log_density"][fine].sum()),
+            self.reconstruction_error + float(part.columns["reconstruction_error"][fine].sum()),
+            self.finite + int(fine.sum()),
+            self.broken + int((~fine).sum()),
+            sorted([*self.most_unusual, *part.most_unusual()], key=lambda row: -row.score)[:_SHOWN],
+        )
+
+    @property
+    def means(self) -> dict[str, float]:
+        return {
+            name: getattr(self, name) / self.finite if self.finite else float("nan")
+            for name in ("log_density", "reconstruction_error")
+        }
 
 
 def _broken(columns: dict[str, Array]) -> NDArray[np.bool_]:
@@ -225,18 +313,3 @@ def _far(count: int) -> list[str]:
         f"no finite log-density under the model: {count} row{'s' * (count != 1)}, far from its data. Log-density -inf, and "
         "the smallest p-value there is; the means are those of the other rows"
     ]
-
-
-def _identifiers(source: str, ids: Sequence[str], numbers: Array | None, total: int) -> dict[str, list[str]]:
-    """The texts of columns of a file, for the rows of these numbers."""
-    if not ids:
-        return {}
-    if place_of(source) is None:
-        raise ValueError(f"--id is for a file; got the data set {source}, which has no identifiers. Leave it out")
-    texts = read_text_columns(source, ids)
-    for name, cells in texts.items():
-        if len(cells) != total:
-            raise DataError(f"Expected {total} identifiers in column '{name}' of '{source}'; got {len(cells)}.")
-    if numbers is None:
-        return texts
-    return {name: [cells[i - 1] for i in numbers.astype(int)] for name, cells in texts.items()}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
@@ -156,10 +157,21 @@ class Calibration:
         return Tail(-self.ambient), Tail(self.distance)
 
     def outlier_score(self, scores: Scores) -> Array:
-        """How unusual other rows are, (N,): the larger, the more."""
-        if self.reference is None:
-            return -self.combined(*self.pair(scores))
-        return np.maximum(*self.tails(scores).values())
+        """How unusual other rows are, (N,): the larger, the more. It is computed once, since the p-value needs it too."""
+        if scores not in self._found:
+            unusual = np.asarray(
+                -self.combined(*self.pair(scores))
+                if self.reference is None
+                else np.maximum(*self.tails(scores).values())
+            )
+            unusual.flags.writeable = False  # several may have it
+            self._found[scores] = unusual
+        return self._found[scores]
+
+    @cached_property
+    def _found(self) -> WeakKeyDictionary[Scores, Array]:
+        """The outlier scores of rows, as long as somebody has the scores they come from."""
+        return WeakKeyDictionary()
 
     @cached_property
     def usual(self) -> Array:

@@ -147,17 +147,22 @@ class WorkDisplay(_Bar):
     def __init__(self, console: Console, name: str, total: float = 0):
         super().__init__(console, name, console.is_terminal)
         self.total, self._done, self._line = total, 0.0, -_SECONDS_BETWEEN_LINES
+        self._before = 0.0
 
     def advance(self, amount: float) -> None:
         """Add to what is done."""
         self.at(self._done + amount, self.total)
 
+    def resume_at(self, done: float) -> None:
+        """Count what was done before, which took no time now."""
+        self._done = self._before = done
+
     def at(self, done: float, total: float) -> None:
         """Set what is done, and the total."""
         self._done, now = done, time.perf_counter()
-        if now - self._started < _SECONDS_WITHOUT_A_BAR or not 0 < done < total:
+        if now - self._started < _SECONDS_WITHOUT_A_BAR or not self._before < done < total:
             return
-        left = f"{duration((now - self._started) * (total - done) / done)} left"
+        left = f"{duration((now - self._started) * (total - done) / (done - self._before))} left"
         if self._live:
             self._draw(done / total, left)
         elif now - self._line > _SECONDS_BETWEEN_LINES:

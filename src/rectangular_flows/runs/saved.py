@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -63,6 +64,14 @@ class SavedRun:
     def _files(self) -> dict[str, bytes]:
         """The files of the model, all of one state: the run may still be training."""
         return read_files(self.path, (DESCRIPTION, WEIGHTS, CALIBRATION))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """SHA-256 of the files of the model: another one scores otherwise."""
+        digest = hashlib.sha256()
+        for name, content in sorted(self._files.items()):
+            digest.update(f"{name} {len(content)} ".encode() + content)
+        return digest.hexdigest()
 
     @cached_property
     def flow(self) -> RectangularFlow:
