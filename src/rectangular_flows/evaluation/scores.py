@@ -150,7 +150,7 @@ def score_rows(
     *,
     check: bool = False,
     tick: Callable[[int], None] | None = None,
-    at_once: int = _AT_ONCE,
+    at_once: int | None = None,
 ) -> Scores:
     """One pass over the rows, in batches, on the CPU; where the model overflows, log-densities are −∞ and distances ∞.
 
@@ -159,9 +159,9 @@ def score_rows(
         rows: (N, *data_shape).
         check: warn where the model is not numerically invertible.
         tick: called with the number of rows after each batch.
-        at_once: most rows of a batch.
+        at_once: most rows of a batch; None: few, so that there are many signs of progress.
     """
-    step = min(at_once, flow.rows_at_once())
+    step = min(at_once or _AT_ONCE, flow.rows_at_once())
     parts = []
     for start in range(0, len(rows), step):
         parts.append(_score_batch(flow, take(rows, slice(start, start + step), flow.device, flow.dtype), check))
