@@ -101,16 +101,16 @@ def pca_errors(rows: Rows, latent_dim: int) -> Array:
 def _train(model: nn.Module, loss: Callable[[Tensor], Tensor], rows: Rows, seconds: float) -> None:
     train, validation = _tensor(rows.train), _tensor(rows.validation)
     optimiser = torch.optim.Adam(model.parameters(), lr=2e-3)
-    start, best, weights, step = time.perf_counter(), np.inf, {}, 0
+    start, best, weights, step = time.process_time(), np.inf, {}, 0
     generator = torch.Generator().manual_seed(0)
-    while step == 0 or time.perf_counter() - start < seconds:
+    while step == 0 or time.process_time() - start < seconds:
         batch = train[torch.randint(len(train), (min(250, len(train)),), generator=generator)]
         optimiser.zero_grad(set_to_none=True)
         loss(batch).backward()
         nn.utils.clip_grad_norm_(model.parameters(), 5.0)
         optimiser.step()
         step += 1
-        share = min((time.perf_counter() - start) / max(seconds, 1e-9), 1.0)
+        share = min((time.process_time() - start) / max(seconds, 1e-9), 1.0)
         optimiser.param_groups[0]["lr"] = 2e-3 * 0.5 * (1 + np.cos(np.pi * share))
         if step % 50 == 0 or share >= 1:
             with torch.no_grad():

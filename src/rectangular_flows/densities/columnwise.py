@@ -19,6 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..adam import EagerAdam
 from .base import Density, draw_normal
 from .cells import FINEST, cell_edges, shared_values
 
@@ -206,7 +207,7 @@ class ColumnwiseDensity(Density):
             least: mean log-density of the rows held out that a third of the steps must reach, or it is given up.
         """
         parameters: list[Tensor] = [p.requires_grad_() for p in self.parameters()]
-        optimiser = torch.optim.Adam(parameters, lr=_RATE, fused=True)
+        optimiser = EagerAdam(parameters, _RATE)
         generator, judged = torch.Generator().manual_seed(seed), held_out[:_JUDGED]
         dropout = _DROPOUT if len(rows) < _FEW else 0.0
         average = [p.detach().clone() for p in parameters]
@@ -218,7 +219,8 @@ class ColumnwiseDensity(Density):
                 batch = rows[torch.randint(len(rows), (min(_BATCH, len(rows)),), generator=generator).to(rows.device)]
                 rate = 0.5 * (1 + math.cos(math.pi * step / steps)) * min(1.0, step / _WARM_UP)
                 optimiser.param_groups[0]["lr"] = _RATE * rate
-                optimiser.zero_grad(set_to_none=True)
+                for parameter in parameters:
+                    parameter.grad = None
                 with torch.enable_grad():
                     (-self._log_prob(batch, dropout).mean()).backward()
                 nn.utils.clip_grad_norm_(parameters, _CLIP)

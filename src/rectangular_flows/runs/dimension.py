@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..adam import EagerAdam
 from ..data.periodic import PeriodicColumn
 from ..data.rows import Rows, shuffled, take
 from ..kinds import Chosen, Nothing
@@ -118,11 +119,12 @@ def _lost(settings: ModelSettings, kept: torch.Tensor, held_out: torch.Tensor, s
     with torch.no_grad():
         train, judged = flow.to_model_units(kept), flow.to_model_units(held_out)
     parameters = [p for p in flow.parameters() if p.requires_grad]
-    optimiser = torch.optim.Adam(parameters, lr=_RATE, fused=True)
+    optimiser = EagerAdam(parameters, _RATE)
     least = float("inf")
     for step in range(_STEPS):
         batch = train[shuffled(len(train), seed, step)[:_BATCH]]
-        optimiser.zero_grad(set_to_none=True)
+        for parameter in parameters:
+            parameter.grad = None
         (batch - view.project(batch)).square().sum(dim=1).mean().backward()
         torch.nn.utils.clip_grad_norm_(parameters, 5.0)
         optimiser.step()

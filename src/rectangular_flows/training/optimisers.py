@@ -15,15 +15,15 @@ Maker = Callable[["list[Parameter]", "TrainingConfig"], "Optimizer"]
 
 
 def _adam(parameters: list[Parameter], config: TrainingConfig) -> Optimizer:
-    from torch.optim import Adam
+    from ..adam import EagerAdam
 
-    return Adam(parameters, lr=config.learning_rate, fused=True)
+    return EagerAdam(parameters, config.learning_rate)
 
 
 def _adamw(parameters: list[Parameter], config: TrainingConfig) -> Optimizer:
-    from torch.optim import AdamW
+    from ..adam import EagerAdamW
 
-    return AdamW(parameters, lr=config.learning_rate, weight_decay=config.weight_decay, fused=True)
+    return EagerAdamW(parameters, config.learning_rate, config.weight_decay)
 
 
 OPTIMISERS: dict[str, Maker] = {"adam": _adam, "adamw": _adamw}
