@@ -99,7 +99,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     probes: int = 1
     epochs: int | Literal["auto"] = "auto"
     batch_size: int = 250
-    learning_rate: float = 6e-3
+    learning_rate: float = 1e-2
     patience: int | Literal["auto"] | None = "auto"
     validation_fraction: float | Literal["auto"] = "auto"
     time: float | None = None

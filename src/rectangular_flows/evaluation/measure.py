@@ -239,7 +239,7 @@ def _numerics(flow: RectangularFlow, rows: Tensor) -> Numerics:
     view = flow.in_model_units
     z = flow.in_batches(view.encode, rows)
     try:
-        back = flow.in_batches(view.encode, flow.in_batches(view.decode, z))
+        back = flow.in_batches(view.left_inverse, flow.in_batches(view.decode, z))
         off = flow.latent.space.difference(back, z)
         trip = (off.norm(dim=1) / (1 + z.norm(dim=1))).double().cpu().numpy()
     except NumericalError:

@@ -17,6 +17,7 @@ from ..flows.periodic import Periodic
 from ..flows.spaces import local_chart
 from ..volume import Exact
 from ..volume.bundle import basis
+from .nearest import towards_nearest
 
 _CHUNK_SCALARS = 2**25  # of one bundle at its widest place, when no graph is kept: 128 MiB in float32
 
@@ -25,6 +26,8 @@ class Manifold(ABC):
     """What follows from the links of f and the latent density alone: shared by a flow and its view in model units."""
 
     latent: Density
+    nearest: int
+    """Gauss–Newton steps that :meth:`encode` takes from f†(x) towards the nearest point of the manifold; 0 in training."""
 
     @abstractmethod
     def layers(self) -> list[Injection]:
@@ -70,10 +73,33 @@ class Manifold(ABC):
     # --- the manifold
 
     def encode(self, x: Tensor) -> Tensor:
-        """z = f†(x), (B, *data_shape) → (B, d)."""
+        """Coordinates of x, (B, *data_shape) → (B, d): z = f†(x), and then ``nearest`` steps to the nearest point.
+
+        Their gradient is that of f†.
+        """
+        z = self.left_inverse(x)
+        if not self.nearest:
+            return z
+        moved = self.towards_nearest(x, z)
+        return z + (moved - z).detach() if z.requires_grad else moved
+
+    def left_inverse(self, x: Tensor) -> Tensor:
+        """f†(x): f̃ backwards, d coordinates kept; what training sees. (B, *data_shape) → (B, d)."""
         links = self.layers()
         self._check_kind(x, links[-1].out_shape)
         return inverse_through(links, x)
+
+    def towards_nearest(self, x: Tensor, z: Tensor) -> Tensor:
+        """From z ``nearest`` steps towards the nearest point to x, with distances in the units of this view."""
+        links, size = self.layers(), z.shape[1]
+        both = torch.cat((z.detach(), x.detach().flatten(1)), dim=1)
+        with torch.no_grad():
+            return self.in_batches(
+                lambda part: towards_nearest(
+                    links, part[:, size:].unflatten(1, x.shape[1:]), part[:, :size], self.nearest
+                ),
+                both,
+            )
 
     def decode(self, z: Tensor) -> Tensor:
         """x = f(z), (B, d) → (B, *data_shape)."""
@@ -81,7 +107,7 @@ class Manifold(ABC):
         return forward_through(self.layers(), z)
 
     def project(self, x: Tensor) -> Tensor:
-        """x̂ = f(f†(x)), a point of the manifold. Not the nearest one in general: the one that shares x's coordinates."""
+        """x̂ = f(encode(x)), a point of the manifold; the nearest one as far as ``nearest`` steps go."""
         return self.decode(self.encode(x))
 
     def reconstruction_error(self, x: Tensor) -> Tensor:
@@ -210,7 +236,7 @@ class Manifold(ABC):
             return
         with torch.no_grad():
             try:
-                error = self.latent.space.difference(self.encode(x_hat), z).norm(dim=1) / (1 + z.norm(dim=1))
+                error = self.latent.space.difference(self.left_inverse(x_hat), z).norm(dim=1) / (1 + z.norm(dim=1))
             except NonFiniteError:  # a saturated layer: there is no way back at all
                 error = torch.full_like(z[:, 0], torch.inf)
         tolerance = torch.finfo(z.dtype).eps ** 0.5

@@ -48,6 +48,8 @@ class RectangularFlow(Manifold, Described, nn.Module):
         latent_space: "circle", "torus:2", "sphere", "line*circle" and so on (see :class:`~rectangular_flows.flows.Space`),
             embedded before the padding; that of the latent density unless given. ``latent`` must be a density on it.
         scatter: the density of rows around the manifold; :meth:`fit_scatter` fits it after training.
+        nearest: Gauss–Newton steps that the encoder takes from f†(x) to the nearest point of the manifold, in the model's
+            units; 0: none, as in the paper. Training does without; see :meth:`set_nearest`.
 
     Example:
         >>> import torch
@@ -69,6 +71,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
         pad: Pad | None = None,
         scatter: Scatter | None = None,
         latent_space: str | None = None,
+        nearest: int = 0,
     ):
         super().__init__()
         for part in (ambient, *([outer] if isinstance(outer, nn.Module) else outer)):
@@ -101,6 +104,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
             check_places(space, self.pad, self.angles)
         self.scatter: Scatter | None = None
         self.set_scatter(scatter)
+        self.set_nearest(nearest)
 
     def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]:
         return nn.Module.parameters(self, recurse)
@@ -108,6 +112,20 @@ class RectangularFlow(Manifold, Described, nn.Module):
     def layers(self) -> list[Injection]:
         first = [] if self.embedding is None else [self.embedding]
         return links_of(*first, self.pad, self.ambient, *self.outer)
+
+    def set_nearest(self, steps: int) -> None:
+        """Let the encoder take so many steps to the nearest point of the manifold; it is saved with the flow."""
+        if steps < 0:
+            raise ValueError(f"expected a number of steps ≥ 0; got {steps}")
+        self.nearest = steps
+        if steps or "nearest" in self._arguments[1]:
+            self._arguments[1]["nearest"] = steps
+
+    def encode(self, x: Tensor) -> Tensor:
+        if not self.nearest:
+            return super().encode(x)
+        self._check_kind(x, self.data_shape)
+        return self.in_model_units.encode(self.to_model_units(x))
 
     # --- units
 

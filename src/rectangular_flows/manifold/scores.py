@@ -62,6 +62,7 @@ def scores_of(flow: RectangularFlow, x: Tensor, check: bool) -> Scores:
         at = coordinates_of(flow, y)
         z, embed = at.u[:, : given(flow)], around(flow)
         z = z if embed is None else embed.inverse(z)
+        z = view.towards_nearest(y, z) if view.nearest else z
         parts, units = flow.scatter.parts(at), unit_log_det(flow, x)
         ambient, smooth = flow.scatter.pooled(parts) + units, flow.scatter.pooled(parts[:, : len(SMOOTH)]) + units
     x_hat, L, y_hat, model_L = two_log_volumes(flow, view, z)

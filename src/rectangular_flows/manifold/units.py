@@ -22,7 +22,7 @@ class ModelUnits(Manifold):
     """
 
     def __init__(self, flow: RectangularFlow):
-        self.flow, self.latent = flow, flow.latent
+        self.flow, self.latent, self.nearest = flow, flow.latent, flow.nearest
         links = flow.layers()
         self._links = links[: len(links) - len(flow.unit_layers())]
 

@@ -61,7 +61,7 @@ def model_files(flow: RectangularFlow, facts: Mapping[str, Any]) -> dict[str, by
     try:
         content["model"] = describe(flow)
     except TypeError as error:
-        content |= {"undescribed": str(error), "scatter": describe(flow.scatter)}
+        content |= {"undescribed": str(error), "scatter": describe(flow.scatter), "nearest": flow.nearest}
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     return {WEIGHTS: pack_tensors(flow.state_dict()), DESCRIPTION: text.encode()}
 
@@ -105,6 +105,7 @@ def build_model(
     elif flow.scatter is None:  # fitted at the end of training, so that the code which makes the model has none
         described = description if description["model"] is None else description["model"]["arguments"]
         flow.set_scatter(_built(described.get("scatter"), folder, len(files[WEIGHTS])))
+        flow.set_nearest(described.get("nearest", 0))
     if not isinstance(flow, RectangularFlow):
         raise ValueError(f"{folder / DESCRIPTION} describes a {type(flow).__name__}; expected a RectangularFlow")
     flow.to(as_dtype(description["dtype"]))

@@ -168,6 +168,8 @@ class TrainingConfig:
         validation_rows: the most rows a validation uses.
         scatter: after training, fit the density of rows around the manifold, for log-densities in all columns, samples
             with their scatter, and the outlier score.
+        nearest: steps by which the encoder moves to the nearest point of the manifold after training (Gauss–Newton, in the
+            model's units); 0: none, as in the paper.
         seed: seed of the order of the batches and of every random draw.
         dtype: "float32" or "float64"; none: that of the flow.
         device: "auto" (a GPU if there is one), "cpu", "cuda", …
@@ -204,6 +206,7 @@ class TrainingConfig:
     evaluate_every: int | Literal["auto"] = 1
     validation_rows: int = 20_000
     scatter: bool = True
+    nearest: int = 0
     seed: int = 0
     dtype: Literal["float32", "float64"] | None = None
     device: str = "auto"
@@ -231,7 +234,7 @@ class TrainingConfig:
             value = getattr(self, name)
             if value not in (None, "auto") and not (value > 0 and math.isfinite(value)):
                 raise ValueError(f"expected a positive {name}; got {value}")
-        for name in ("weight_decay", "warm_up", "latent_epochs", "tail_weight"):
+        for name in ("weight_decay", "warm_up", "latent_epochs", "tail_weight", "nearest"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"expected {name} ≥ 0; got {getattr(self, name)}")
         if not self.checkpoint_every >= 0:  # may be infinite: never

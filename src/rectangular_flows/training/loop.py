@@ -97,6 +97,7 @@ def fit(
     devices = [world.device] if world.device.type == "cuda" else []
     with world.open(), torch.random.fork_rng(devices):
         flow.set_scatter(None)  # of other weights
+        flow.set_nearest(0)
         flow.to(world.device, None if config.dtype is None else getattr(torch, config.dtype)).train()
         train, rest = split(data, validation, flow.data_shape, config.seed)
         timed = config.time is not None and config.epochs == "auto" and not resume
@@ -196,6 +197,7 @@ class _Loop:
         if not self.run.use_best():  # nothing was ever judged: the weights that would have been
             self.average.swap()
         self._fit_scatter()
+        self.flow.set_nearest(self.config.nearest)
         if self.folder is not None:
             self.folder.finish(self.run, self.facts)
         self.run.seconds = time.perf_counter() - self.started
