@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from rectangular_flows import RectangularFlow, flows
+from rectangular_flows.data.truths import Circle
 from rectangular_flows.evaluation import evaluate
 from rectangular_flows.evaluation import evaluate as evaluate_module
 from rectangular_flows.evaluation.evaluate import (
@@ -17,6 +18,7 @@ from rectangular_flows.evaluation.evaluate import (
     keep_evaluation,
 )
 from rectangular_flows.metrics import circle_fit, fid_like, sliced_wasserstein
+from rectangular_flows.metrics.coverage import coverage, uniform_distance
 from rectangular_flows.paper import tabular
 from rectangular_flows.runs.prepared import Prepared
 from rectangular_flows.settings import DataSettings, FitSettings
@@ -65,7 +67,9 @@ def test_likelihood_and_error_are_means_over_the_test_rows(run):
         assert numbers["negative_log_likelihood"] == pytest.approx(-float(run.flow.log_prob(test).mean()))
         assert numbers["reconstruction_error"] == pytest.approx(float(run.flow.reconstruction_error(test).mean()))
     assert (numbers["test_rows"], numbers["samples"], numbers["seed"]) == (30, ROWS, 0)
-    assert not [name for name in numbers if name.startswith(("model_", "circle_", "sphere_", "fid_standard"))]
+    assert not [
+        name for name in numbers if name.startswith(("model_", "circle_", "sphere_", "coverage", "fid_standard"))
+    ]
 
 
 def test_images_are_judged_in_both_units():
@@ -107,6 +111,14 @@ def test_the_truth_is_used_where_it_is_known():
     numbers, fit = evaluate_run(run, 50), circle_fit(flow)
     for name in ("kl", "sector_kl", "total_variation", "mass", "mean_distance", "max_distance", "speed_spread", "gap"):
         assert numbers[f"circle_{name}"] == getattr(fit, name)
+    found = coverage(flow, Circle(), torch.from_numpy(rows))
+    for level in (50, 90, 99):
+        assert numbers[f"coverage_{level}"] == found.share(level / 100)
+        assert numbers[f"coverage_{level}_floor"] == found.true_share(level / 100)
+        assert numbers[f"coverage_{level}_standard_error"] == found.standard_error(level / 100)
+    assert numbers["integral_transform"] == uniform_distance(found.uniforms[:, 0])
+    assert numbers["integral_transform_floor"] == uniform_distance(found.true_uniforms[:, 0])
+    assert numbers["true_distance"] == found.distances.mean()
 
 
 def largest_of(subject):

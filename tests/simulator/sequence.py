@@ -1,8 +1,8 @@
 """Random sequences of what people and machines do to a run, and a model of what must be true after each step.
 
-The model knows which run is in the folder (the kind of its table and its seed), what a reader sees of it, which of its files
-are damaged, and so what each command must do. A reader may see a state that the run had before a step or one that it saves on
-its way to the end, never a third; what was trained to the end is bit for bit what it would have been undisturbed.
+The model knows which run is in the folder (the kind of its table and its seed), what a reader sees of it, which of its
+files are damaged, and so what each command must do. A reader may see a state that the run had before a step or one that it
+saves on its way to the end, never a third; what was trained to the end is bit for bit what it would have been undisturbed.
 """
 
 import json
@@ -69,7 +69,7 @@ class Sequence:
         self.random, self.folder, self.tell = random.Random(seed), folder, tell
         self.name, self.kind = "run", "plain"
         self.possible = []  # runs that may be in the folder: (kind, seed)
-        self.sees = None
+        self.sees = {None}  # what a reader may see
         self.copies = {}  # of damaged files, as they were
         self.strangers, self.commands, self.words = {}, 0, ()
         write_table(folder, self.kind)
@@ -102,7 +102,7 @@ class Sequence:
 
     def _stranger(self):
         name = self.random.choice(list(_STRANGERS))
-        if self.possible and is_run(self.run) if "manifest.json" not in self.copies else False:
+        if self.possible and "manifest.json" not in self.copies and is_run(self.run):
             self.tell(f"{name} is put into the run folder")
             (self.run / name).parent.mkdir(exist_ok=True)
             (self.run / name).write_text(_STRANGERS[name])
@@ -112,7 +112,10 @@ class Sequence:
         there = [name for name in _FILES if name not in self.copies and (self.run / name).is_file()]
         if not there:
             return
-        name, how = self.random.choice(there), self.random.choice(("flip", "flip", "cut", "delete", "exchange"))
+        name, how = (
+            self._choice({name: 2 if name.endswith("tensors") else 1 for name in there}),
+            self.random.choice(("flip", "flip", "cut", "delete", "exchange")),
+        )
         file = self.run / name
         content = file.read_bytes()
         place = self.random.randrange(len(content)) if content else 0
@@ -140,6 +143,9 @@ class Sequence:
                 (self.run / name).unlink(missing_ok=True)
                 (self.run / name).write_bytes(content)
             self.copies = {}
+            now = seen(self.run)
+            assert now in self.sees, "a reader sees what nobody saved"
+            self.sees = {now}
 
     # --- commands that write to the run
 
@@ -166,14 +172,15 @@ class Sequence:
             assert can or second, f"should have been refused: {done.said}"
             assert after in ends.values(), "not what an undisturbed run ends with"
             self.possible = [one for one, end in ends.items() if end == after]
-            self.copies, self.sees = {}, after
-            self._nothing_hidden()
+            self.copies, self.sees = {}, {after}
+            if trouble is None or trouble.kind == "beside":  # else it may have been the removal that failed
+                self._nothing_hidden()
         elif done.beside is not None and done.beside.code == 0 and self._second(trouble, done):
             assert not done.locked
             second = self._second(trouble, done)
             self.possible = [one for one in second if life(*one).end == after]
             assert self.possible, "not what the second command's run ends with"
-            self.copies, self.sees = {}, after
+            self.copies, self.sees = {}, {after}
         elif trouble is None or trouble.kind == "beside":
             assert not can, f"refused: {done.said}"
             self._unchanged(before, done)
@@ -193,7 +200,8 @@ class Sequence:
         if not (self.run / "manifest.json").exists():
             self.possible = []
         self._forget_repaired()
-        self.sees = after
+        ways = {state for one in aims for state in life(*one).states}
+        self.sees = {after} if after != DAMAGED else self.sees | ways
 
     def _forget_repaired(self):
         """Files that are no longer the damaged ones: they were written again, or have gone."""
@@ -246,10 +254,10 @@ class Sequence:
         done = self._carry_out(words, trouble)
         second = done.beside is not None and trouble.words[0] == "fit" and done.beside.code == 0
         if second:
-            self.sees = seen(self.run)
-            assert self.sees in [life(*one).end for one in self._second(trouble, done)]
-            self.possible = [one for one in self._second(trouble, done) if life(*one).end == self.sees]
-            self.copies = {}
+            after = seen(self.run)
+            self.possible = [one for one in self._second(trouble, done) if life(*one).end == after]
+            assert self.possible, "not what the second command's run ends with"
+            self.copies, self.sees = {}, {after}
             return
         self._unchanged(before, done)
         if done.code == 0:
@@ -330,15 +338,15 @@ class Sequence:
         if done.beside is not None:
             self.commands += 1
             code = done.beside.code
-            self.tell(f"  beside it: exit {code}, {'locked' if done.locked else 'not locked'}: {done.beside.said[-160:]}")
+            self.tell(
+                f"  beside it: exit {code}, {'locked' if done.locked else 'not locked'}: {done.beside.said[-160:]}"
+            )
             if done.locked and trouble.words[0] == "fit":
                 assert code == 2, "two writers at once"
         return done
 
     def _before(self):
-        found = seen(self.run)
-        assert found == self.sees or found == DAMAGED, "changed between two steps"
-        return found
+        return seen(self.run)
 
     def _unchanged(self, before, done):
         assert seen(self.run) == before, f"changed by a command that should not: {done.said}"
@@ -352,8 +360,8 @@ class Sequence:
     def _check_always(self):
         for name, text in self.strangers.items():
             assert (self.run / name).read_text() == text, f"{name} of somebody else has changed"
-        if not self.copies:
-            assert seen(self.run) != DAMAGED, "damaged, and nobody damaged it"
+        now = seen(self.run)
+        assert now in self.sees or (now == DAMAGED and self.copies), "a reader sees what nobody saved"
 
     def _nothing_hidden(self):
         hidden = [path.name for path in self.run.rglob(".*") if path.name != ".rnf-derived"]
@@ -373,7 +381,7 @@ class Sequence:
         done = self._carry_out(words, None)
         assert done.code == 0, done.said
         assert seen(self.run) in [life(*one).end for one in aims], "not what an undisturbed run ends with"
-        self.possible = [one for one in aims if life(*one).end == seen(self.run)]
+        self.sees = {seen(self.run)}
         self._nothing_hidden()
         self._check_always()
         done = self._carry_out(["score", self.name, "table.csv", "-o", "scores.csv"], None)

@@ -19,8 +19,9 @@ from tests.storage.faults import Disk, Killed
 
 NAMES = ("east", "north", "up")
 ROWS = 120
-FIT = "--latent-dim 1 --epochs 2 --batch-size 50 --layers 1 --hidden 2 --latent affine --no-scatter".split()
-FIT += "--validation-fraction 0.1 --test-fraction 0.1 --target-error none --checkpoint-every 0 --quiet".split()
+_SETTINGS = {"latent-dim": 1, "epochs": 2, "batch-size": 50, "layers": 1, "hidden": 2, "latent": "affine"}
+_SETTINGS |= {"validation-fraction": 0.1, "test-fraction": 0.1, "target-error": "none", "checkpoint-every": 0}
+FIT = [*(f"--{name}={value}" for name, value in _SETTINGS.items()), "--no-scatter", "--quiet"]
 KINDS = ("plain", "renamed", "reordered", "shuffled")
 """What a table may have become: a column has another name, the columns or the rows another order."""
 DAMAGED = "damaged"
@@ -183,4 +184,3 @@ def _apart(work, disk=None):
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) in (0, 9, -signal.SIGTERM), f"the copy ended by {status}"
     return Outcome(**json.loads(content)) if content else Outcome(None, "")
-

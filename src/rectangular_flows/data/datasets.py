@@ -6,11 +6,14 @@ import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from ..spelling import nearest
 from ._files import Array, DataError, MissingFileError, by
 from .download import data_root
+
+if TYPE_CHECKING:
+    from .truths import Truth
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class Dataset:
             'validation_fraction', 'radius_noise'.
         files: what to download; none for synthetic data.
         aliases: other names.
+        truth: where the manifold and the density are known, the name of their class, 'package.module:class'.
     """
 
     name: str
@@ -90,6 +94,12 @@ class Dataset:
     options: tuple[str, ...] = ()
     files: tuple[RemoteFile, ...] = ()
     aliases: tuple[str, ...] = ()
+    truth: str = ""
+
+    def known_truth(self) -> Truth | None:
+        """The manifold and the density that the rows come from; None where they are not known."""
+        found: Truth | None = pkgutil.resolve_name(self.truth)() if self.truth else None
+        return found
 
     def load(self, root: str | Path | None = None, **options: object) -> Splits:
         """Read the data set from its files, or make it.
@@ -174,6 +184,12 @@ def dataset(name: str) -> Dataset:
 _HERE = "rectangular_flows.data"
 
 
+def _known(name: str, description: str, truth: str) -> Dataset:
+    """Points in space of a known manifold with a known density."""
+    known: Any = {"loader": f"{_HERE}.truths:load_truth", "options": ("seed",), "truth": f"{_HERE}.truths:{truth}"}
+    return Dataset(name, "synthetic", description, (3,), (10_000, 1_000, 5_000), **known)
+
+
 def _table(name: str, description: str, width: int, rows: tuple[int, int, int], *files: str) -> Dataset:
     """A table of the density-estimation benchmark, whose archive holds all of them (817 MB)."""
     archive = RemoteFile(
@@ -203,7 +219,11 @@ for _entry in (
         rows=(10_000, 1_000, 5_000),
         loader=f"{_HERE}.synthetic:load_circle",
         options=("seed", "radius_noise"),
+        truth=f"{_HERE}.truths:Circle",
     ),
+    _known("sphere", "von Mises–Fisher density on the unit sphere in space", "Sphere"),
+    _known("torus", "two von Mises angles on a torus in space", "Torus"),
+    _known("swiss-roll", "a rolled-up sheet in space, with a density that is not uniform", "SwissRoll"),
     # the four tables: CC BY 4.0 (UCI)
     _table("power", "electric power of a household, by the minute", 6, (1_659_917, 184_435, 204_928), "data.npy"),
     _table(

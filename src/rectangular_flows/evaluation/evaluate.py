@@ -15,6 +15,7 @@ from torch import Tensor
 from ..data.rows import take
 from ..manifold import Scores
 from ..metrics.arrays import Array
+from ..metrics.coverage import LEVELS, Coverage, coverage, truth_of, uniform_distance
 from ..metrics.frechet import fid_like
 from ..metrics.geometry import CircleFit, circle_fit
 from ..metrics.image_quality import ImageQuality
@@ -106,6 +107,12 @@ class Subject:
         return circle_fit(self.run.flow) if known else None
 
     @cached_property
+    def coverage(self) -> Coverage | None:
+        """The model beside the truth, where that is known."""
+        truth = truth_of(self.run.settings.data.data, self.run.flow)
+        return None if truth is None else coverage(self.run.flow, truth, self.test, self.seed)
+
+    @cached_property
     def sphere(self) -> SphereFit | None:
         """The fit on the sphere, for a surface trained on latitudes and longitudes."""
         flow, validation = self.run.flow, self.run.data.validation
@@ -157,6 +164,29 @@ def _fit(truth: str, name: str, subject: Subject) -> dict[str, float]:
     return {} if fit is None else {"": getattr(fit, name)}
 
 
+def _coverage(nominal: float, subject: Subject) -> dict[str, float]:
+    """The share of test rows in the model's region of highest density, and in the truth's."""
+    found = subject.coverage
+    if found is None:
+        return {}
+    error = found.standard_error(nominal)
+    shares = {"": found.share(nominal), "_floor": found.true_share(nominal)}
+    return {**shares, "_standard_error": error, "_floor_standard_error": error}
+
+
+def _transforms(subject: Subject) -> dict[str, float]:
+    """How far probability integral transforms are from uniform: the largest of all coordinates, of samples and test rows."""
+    found = subject.coverage
+    if found is None:
+        return {}
+    parts = {"": found.uniforms, "_floor": found.true_uniforms}
+    return {name: max(uniform_distance(column) for column in values.T) for name, values in parts.items()}
+
+
+def _true_distance(subject: Subject) -> dict[str, float]:
+    return {} if subject.coverage is None else {"": float(subject.coverage.distances.mean())}
+
+
 _CIRCLE = {
     "kl": "KL(true‖model) on the circle",
     "sector_kl": "KL(true‖model) of sectors",
@@ -197,6 +227,14 @@ METRICS: dict[str, Metric] = {
     "recall": Metric("recall: real images that lie where samples do", partial(_image, "recall")),
     **{f"circle_{name}": Metric(label, partial(_fit, "circle", name)) for name, label in _CIRCLE.items()},
     **{f"sphere_{name}": Metric(label, partial(_fit, "sphere", name)) for name, label in _SPHERE.items()},
+    **{
+        f"coverage_{100 * level:.0f}": Metric(
+            f"test rows in the region of highest density of {level:.0%}", partial(_coverage, level)
+        )
+        for level in LEVELS
+    },
+    "integral_transform": Metric("samples by the truth: largest deviation from uniform", _transforms),
+    "true_distance": Metric("mean distance of samples to the true manifold", _true_distance),
 }
 """All metrics by name, in the order in which they are shown. Those of samples have a floor: what real data reach."""
 

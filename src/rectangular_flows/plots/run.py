@@ -12,8 +12,10 @@ from torch import Tensor
 from ..data.rows import take
 from ..manifold import RectangularFlow
 from ..metrics import circle_fit
+from ..metrics.coverage import LEVELS, coverage, truth_of
 from ..runs.saved import SavedRun
 from .circle import CircleResult, draw_circle_run
+from .coverage import draw_coverage
 from .earth import draw_earth
 from .images import DPI, draw_interpolations, draw_latent_grid, draw_reconstructions, draw_samples
 from .tables import draw_manifold, draw_pairs
@@ -56,6 +58,15 @@ def draw_run(run: SavedRun) -> list[Drawing]:
         shown = take(data.train, slice(_EARTH_ROWS), dtype=flow.dtype)
         found.append(Drawing("earth", draw_earth(flow, shown, title=Path(str(settings.data)).stem), text))
     samples = flow.sample(len(rows), generator=torch.Generator().manual_seed(0))
+    truth = truth_of(settings.data, flow)
+    if truth is not None:
+        judged = coverage(flow, truth, rows)
+        shares = (f"{level:.0%}: {judged.share(level):.1%}" for level in LEVELS)
+        text = (
+            f"The model beside the truth ({truth.text}). Left: what its regions of highest density hold of test rows "
+            f"({', '.join(shares)}). Then, for each true coordinate, where samples fall: a flat histogram follows the truth."
+        )
+        found.append(Drawing("coverage", draw_coverage(judged), text))
     text = "Diagonal: marginal distributions. Below it: data. Above it: samples from the model."
     found.append(Drawing("pairs", draw_pairs(rows, samples, data.columns), text))
     return [*found, Drawing("manifold", draw_manifold(flow, rows), _MANIFOLD)]
