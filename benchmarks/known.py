@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from rectangular_flows import RectangularFlowEstimator
+from rectangular_flows.data.datasets import dataset
 
 from .kept import keep, markdown, read_kept
 
@@ -34,29 +35,16 @@ class Manifold(NamedTuple):
     draw: Callable[[int, np.random.Generator], tuple[Array, Array]]
 
 
-def _swiss_roll(count: int, random: np.random.Generator) -> tuple[Array, Array]:
-    t, height = 4.7 + 9.4 * random.beta(2, 3, count), random.normal(0, 4, count)
-    points = np.stack([t * np.cos(t), height, t * np.sin(t)], axis=1)
-    s = (t - 4.7) / 9.4
-    log_p = np.log(12 * s * (1 - s) ** 2 / 9.4) - 0.5 * (height / 4) ** 2 - np.log(4 * np.sqrt(2 * np.pi))
-    return points, log_p - 0.5 * np.log1p(t**2)
+def _truth(name: str) -> Manifold:
+    """A data set of :mod:`rectangular_flows` whose truth is known."""
+    truth = dataset(name).known_truth()
+    assert truth is not None
 
+    def draw(count: int, random: np.random.Generator) -> tuple[Array, Array]:
+        points = truth.place(truth.draw(count, random))
+        return points, truth.log_density(points)
 
-def _torus(count: int, random: np.random.Generator) -> tuple[Array, Array]:
-    a, b = random.vonmises(0, 1, count), random.vonmises(1, 0.5, count)
-    ring = 2 + 0.7 * np.cos(b)
-    points = np.stack([ring * np.cos(a), ring * np.sin(a), 0.7 * np.sin(b)], axis=1)
-    log_p = np.cos(a) + 0.5 * np.cos(b - 1) - np.log(2 * np.pi * np.i0(1)) - np.log(2 * np.pi * np.i0(0.5))
-    return points, log_p - np.log(0.7 * ring)
-
-
-def _sphere(count: int, random: np.random.Generator) -> tuple[Array, Array]:
-    kappa = 2.0  # von Mises–Fisher
-    height = 1 + np.log(random.uniform(np.exp(-2 * kappa), 1, count)) / kappa
-    angle = random.uniform(0, 2 * np.pi, count)
-    ring = np.sqrt(np.maximum(0, 1 - height**2))
-    points = np.stack([ring * np.cos(angle), ring * np.sin(angle), height], axis=1)
-    return points, kappa * height + np.log(kappa / (4 * np.pi * np.sinh(kappa)))
+    return Manifold(truth.latent_dim, draw)
 
 
 def _helix(count: int, random: np.random.Generator) -> tuple[Array, Array]:
@@ -91,9 +79,9 @@ def _plane_with_hole(count: int, random: np.random.Generator) -> tuple[Array, Ar
 
 
 MANIFOLDS = {
-    "swiss roll": Manifold(2, _swiss_roll),
-    "torus": Manifold(2, _torus),
-    "sphere": Manifold(2, _sphere),
+    "swiss roll": _truth("swiss-roll"),
+    "torus": _truth("torus"),
+    "sphere": _truth("sphere"),
     "helix": Manifold(1, _helix),
     "two moons": Manifold(1, _two_moons),
     "two rings": Manifold(1, _two_rings),

@@ -9,6 +9,8 @@ from unittest.mock import ANY
 
 import pytest
 
+from tests.tally import tally
+
 from .faults import FAULTS, Disk, Killed
 from .life import go_on, live, seen
 
@@ -70,18 +72,25 @@ def test_the_calls_around_every_save(tmp_path, undisturbed, save):
 
 
 @pytest.mark.slow
+@pytest.mark.reliability
 @pytest.mark.parametrize("fault", FAULTS[:3])
 def test_every_call(tmp_path, undisturbed, fault):
     calls, _, _ = undisturbed
+    counted = tally(f"every call to the disk in the life of a run: {fault}")
     for at in range(1, len(calls) + 1):
+        counted.tried += 1
         check(tmp_path / str(at) / "run", undisturbed, at, fault)
+        counted.held += 1
 
 
 @pytest.mark.slow
+@pytest.mark.reliability
 def test_processes_that_end_at_some_calls(tmp_path, undisturbed):
     calls, states, saves = undisturbed
     code = "import sys; from tests.storage.test_faults import end_at; end_at(sys.argv[1], int(sys.argv[2]))"
+    counted = tally("every 23rd call to the disk: the process ends")
     for at in range(5, len(calls) + 1, 23):
+        counted.tried += 1
         folder = tmp_path / str(at) / "run"
         folder.parent.mkdir()
         done = subprocess.run([sys.executable, "-W", "ignore", "-c", code, folder, str(at)], cwd=ROOT, check=False)
@@ -89,6 +98,7 @@ def test_processes_that_end_at_some_calls(tmp_path, undisturbed):
         assert seen(folder) in states[saves[at - 1] : saves[at - 1] + 2]
         go_on(folder)
         assert seen(folder) == states[-1]
+        counted.held += 1
 
 
 def end_at(folder, at):
