@@ -9,7 +9,7 @@ STAMP       := $(VENV)/.stamp
 TORCH_ARGS  := $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX))
 PIP         := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help setup demo test test-slow reliability lint format bench reproduce docs clean
+.PHONY: help setup demo test test-slow reliability audit lint format bench reproduce docs clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -36,6 +36,10 @@ test-slow: $(STAMP)  ## the tests marked slow
 
 reliability: $(STAMP)  ## the long campaign of faults; writes docs/reliability.md
 	$(BIN)/python -m pytest -m reliability --reliability-page docs/reliability.md
+
+audit: $(STAMP)  ## known weaknesses of the packages that are installed, by pip-audit (needs pypi.org)
+	$(PIP) install --quiet pip-audit
+	$(BIN)/python tools/audit.py
 
 lint: $(STAMP)  ## ruff and mypy
 	$(BIN)/ruff check .

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
-from rectangular_flows import SavedRun
+from rectangular_flows import RectangularFlowEstimator, SavedRun, load
 from rectangular_flows.cli import main
 from rectangular_flows.storage.manifest import read_files, read_manifest
 from rectangular_flows.training.history import read_history
@@ -57,3 +58,21 @@ def test_every_file_is_as_its_manifest_says(run):
     names = set(read_manifest(folder).files)
     assert set(read_files(folder, names)) == names
     assert names == {p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file()} - {"manifest.json"}
+
+
+def test_an_estimator_gives_the_same_scores():
+    place = FIXTURES / "manifest-1"
+    expected = np.load(place / "expected.npz")
+    rows = np.loadtxt(place / "table.csv", delimiter=",", skiprows=1)
+    found = RectangularFlowEstimator.load(place / "estimator")
+    np.testing.assert_allclose(found.score_samples(rows), expected["estimator"], rtol=1e-4, atol=1e-4)
+    ambient = found.flow_.ambient_log_prob(torch.from_numpy(rows).to(found.flow_.dtype)).detach()
+    np.testing.assert_allclose(ambient, expected["ambient"], rtol=1e-4, atol=1e-4)
+
+
+def test_a_model_on_a_closed_space_gives_the_same_scores():
+    expected = np.load(FIXTURES / "manifest-1" / "expected.npz")
+    flow = load(FIXTURES / "manifest-1" / "closed-model")
+    points = torch.from_numpy(expected["circle"]).to(flow.dtype)
+    np.testing.assert_allclose(flow.log_prob(points).detach(), expected["closed"], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(flow.ambient_log_prob(points).detach(), expected["closed_ambient"], rtol=1e-4, atol=1e-4)

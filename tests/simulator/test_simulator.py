@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from tests.tally import tally
+from tests.tally import measured, tally
 
 from .sequence import Sequence
 
@@ -22,7 +22,8 @@ pytestmark = [
 
 def play(seed, folder):
     """One sequence; what happened in it, where something was wrong."""
-    counted = tally(f"simulator: sequences, seeds {LONG[0]} to {LONG[-1]}"), tally("simulator: commands in them")
+    counted = tally("simulator: sequences"), tally("simulator: commands in them")
+    measured("Seeds of the simulator", f"{LONG[0]} to {seed}")
     steps, folder = [], folder / str(seed)
     folder.mkdir()
     sequence = Sequence(seed, folder, steps.append)
