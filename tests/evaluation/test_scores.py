@@ -7,6 +7,7 @@ import torch
 import rectangular_flows as rnf
 from rectangular_flows import flows
 from rectangular_flows.data.tables import read_table
+from rectangular_flows.densities.scatter import Scatter
 from rectangular_flows.errors import NonFiniteError
 from rectangular_flows.estimator import base as estimator_base
 from rectangular_flows.evaluation import scored as scored_file
@@ -181,3 +182,43 @@ def test_a_score_from_outside_the_package(detector, monkeypatch):
     np.testing.assert_allclose(scored.columns["radius"], expected, rtol=1e-5)
     np.testing.assert_allclose(fitted.scores(X, "radius")["radius"], expected, rtol=1e-5)
     assert "radius" in fitted.scores(X)
+
+
+def test_the_table_as_it_stands():
+    """Name, whether larger is more usual, needs a calibration, is in model units, is written, needs a density in R^D."""
+    facts = ("name", "higher_is_usual", "calibrated", "model_units", "written", "ambient")
+    assert [tuple(getattr(score, fact) for fact in facts) for score in SCORES.values()] == [
+        ("log_density", True, False, False, True, False),
+        ("log_density_model", True, False, True, False, False),
+        ("reconstruction_error", False, False, False, True, False),
+        ("reconstruction_error_model", False, False, True, False, False),
+        ("log_density_ambient", True, False, False, True, True),
+        ("outlier_score", False, True, False, True, False),
+        ("p_value", True, True, False, True, False),
+        ("typicality", False, True, False, False, False),
+    ]
+    assert len({score.label for score in SCORES.values()}) == len(SCORES)
+    assert all(score.unit for score in SCORES.values())
+
+
+def test_few_rows_are_cross_fitted_in_eight_parts(monkeypatch):
+    """Each eighth by a scatter fitted to the others; with fewer than four rows, as they are."""
+    sizes = []
+    fitted = Scatter.fitted.__func__
+
+    def counting(cls, at, judged, *given, **options):
+        sizes.append((len(at.u), len(judged.u)))
+        return fitted(cls, at, judged, *given, **options)
+
+    flow, rows = plane(), normal(26)
+    flow.fit_scatter(rows[:20], rows[20:])
+    monkeypatch.setattr(Scatter, "fitted", classmethod(counting))
+    found = calibrate(flow, rows[20:], rows[:20])
+    assert sizes == [(22, 4)] * 2 + [(23, 3)] * 6
+    assert len(found.ambient) == 26
+    sizes.clear()
+    calibrate(flow, rows[:1], rows[1:4])
+    assert sizes == [(3, 1)] * 4
+    sizes.clear()
+    calibrate(flow, rows[:1], rows[1:3])
+    assert sizes == []

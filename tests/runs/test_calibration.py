@@ -123,6 +123,19 @@ def test_p_values_by_their_formula():
         assert calibration.p_value(np.array([value]))[0] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize(("count", "parts"), [(3, 3), (20, 20), (50, 50), (57, 50), (130, 50)])
+def test_rows_are_left_out_of_their_own_tails(count, parts):
+    """In at most fifty parts: every fiftieth row is judged by all others."""
+    calibration, reference, rows = calibrated(count=count)
+    ambient = -0.5 * np.square(rows).sum(1)
+    expected = np.empty(count)
+    for part in range(parts):
+        mine = np.arange(count) % parts == part
+        others = Calibration.of(ambient_scores(ambient[~mine], rows[~mine]), reference)
+        expected[mine] = others.outlier_score(ambient_scores(ambient[mine], rows[mine]))
+    np.testing.assert_allclose(calibration.usual, np.sort(expected))
+
+
 @pytest.mark.parametrize("count", [10, 19, 50, 200])
 @pytest.mark.parametrize("share", [0.01, 0.05, 0.1, 0.3, 0.5, 1.0])
 def test_the_threshold_goes_with_the_p_values(count, share):
