@@ -20,6 +20,7 @@ def test_estimates_are_printed_and_drawn(here, rnf, rows_of, check_layout, monke
     check_layout(said, "dimension", "±")
     assert f"suggestion: --latent-dim {found.suggestion} (--latent-dim auto chooses it)" in said
     assert found.suggestion == 1
+    assert said.splitlines()[-1] == "figure: new/line.png"
     assert spectrum.shape == (3,)
     assert "line.csv: 3 columns, 240 rows" in said  # without validation and test rows
     assert (here / "new" / "line.png").read_bytes()[1:4] == b"PNG"

@@ -50,6 +50,9 @@ def test_show_takes_what_was_kept_unless_asked_again(fitted):
     assert "on 12,345 rows" in run("show", "out", cwd=folder).stdout
     assert "on 30 rows" in run("show", "out", "--again", cwd=folder).stdout
     assert path.read_text() == kept
+    path.write_text(json.dumps({**json.loads(kept), "held_out": 12345}))
+    assert "on 30 rows" in run("evaluate", "out", "-n", 30, cwd=folder).stdout  # which judges again, always
+    assert path.read_text() == kept
 
 
 def test_quiet_says_nothing(fitted):

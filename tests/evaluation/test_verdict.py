@@ -363,6 +363,9 @@ def test_too_few_held_out_rows_are_said():
     rows = table(200)
     verdict = measure(flat(2, 3, rows[:100], rows[100:]), rows[:100], rows[100:119])
     assert verdict.good is None
+    assert measure(flat(2, 3), rows[:100], rows[100:120]).good is not None
+    assert measure(flat(2, 3), rows[:20], rows[100:]).good is not None
+    assert measure(flat(2, 3), rows[:19], rows[100:]).good is None
     assert str(verdict).startswith("Not judged: 19 rows were held out of training, and it takes 20.")
 
 
@@ -371,7 +374,7 @@ def test_validation_rows_stand_in_for_too_few_test_rows():
     flow = flat(2, 3, rows[:100], rows[100:])
     data = Prepared(rows[:100], rows[100:190], rows[190:], ("a", "b", "c"))
     assert judge(flow, data).held_out == 90
-    assert judge(flow, replace(data, test=rows[170:])).held_out == 30
+    assert [judge(flow, replace(data, test=rows[-count:])).held_out for count in (30, 20, 19)] == [30, 20, 90]
 
 
 def test_a_flow_without_scatter_is_judged_by_its_manifold():

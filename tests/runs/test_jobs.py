@@ -8,6 +8,7 @@ import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -181,3 +182,24 @@ def test_the_display_says_how_each_run_ended_and_how_long_the_rest_takes(tmp_pat
         "d: stopped",
         "4 of 5 runs done, 8 s left",
     ]
+
+
+def test_a_worker_dies_with_its_parent_and_is_asked_to_stop_once(tmp_path, monkeypatch):
+    made, stopped = [], []
+
+    def process(**given):
+        made.append(given)
+        return SimpleNamespace(start=lambda: None, terminate=lambda: stopped.append(1))
+
+    ends = SimpleNamespace(close=lambda: None)
+    monkeypatch.setattr(jobs, "_CONTEXT", SimpleNamespace(Process=process, Pipe=lambda duplex: (duplex, ends)))
+    before = signal.getsignal(signal.SIGINT)
+    worker = jobs._Worker(job(tmp_path / "run"), True)
+    worker.stop()  # nothing runs yet
+    worker.start()
+    assert made == [{"target": jobs._work, "args": (worker.job, True, ends), "daemon": True}]
+    assert worker._receiver is False  # only the process sends
+    assert signal.getsignal(signal.SIGINT) is before
+    worker.stop()
+    worker.stop()
+    assert stopped == [1]
