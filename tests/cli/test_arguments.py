@@ -21,10 +21,11 @@ ARGUMENTS = {
         {"folder": RUN, "count": 1000, "output": None, "scatter": None, "seed": 0},
     ),
     "score run data": (
-        "score [-h] [-o OUTPUT] [--id COLUMN,…] [--explain] [--coordinates] [--drop-invalid] RUN DATA",
+        "score [-h] [-o OUTPUT] [--id COLUMN,…] [--explain] [--coordinates] [--drop-invalid] "
+        "[--resume | --restart] RUN DATA",
         {
             **{"folder": RUN, "data": "data", "output": Path("scores.csv"), "id": "", "explain": False},
-            **{"coordinates": False, "drop_invalid": False},
+            **{"coordinates": False, "drop_invalid": False, "resume": False, "restart": False},
         },
     ),
     "show run": ("show [-h] [--again] RUN", {"folder": RUN, "again": False}),
