@@ -75,3 +75,17 @@ def test_an_h_without_parameters_has_nothing_to_train_alone(method):
     data = von_mises_circle(60, seed=0)
     run = fit(_flow(), data, TrainingConfig(method=method, epochs=2, latent_epochs=3, batch_size=20))
     assert [line.epoch for line in run.history] == [1, 2]
+
+
+def test_the_rate_falls_with_the_columns_where_it_is_auto():
+    config = TrainingConfig(learning_rate="auto")
+    assert [config.for_rows(50, columns).learning_rate for columns in (3, 100, 250)] == [0.01, 0.01, 0.004]
+    assert TrainingConfig(learning_rate=0.3).for_rows(50, 250).learning_rate == 0.3
+    with pytest.raises(ValueError, match="decided by the number of columns"):
+        _ = config.peak_rate
+
+
+def test_a_training_has_the_rate_of_its_columns():
+    flow = RectangularFlow(flows.RealNVP(128, layers=1, hidden=(2,)), flows.Identity(1))
+    run = fit(flow, torch.randn(20, 128), TrainingConfig(epochs=1, learning_rate="auto", scatter=False))
+    assert run.config.learning_rate == run.history[-1].learning_rate == 1 / 128

@@ -59,7 +59,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         probes: random tangents for each row, if stochastic.
         epochs: passes over the data; "auto": by the number of rows.
         batch_size: rows a step.
-        learning_rate: peak of the cosine schedule.
+        learning_rate: peak of the cosine schedule; "auto": 0.01, and less for more than a hundred columns.
         patience: stop after this many epochs without a better objective on the validation rows; "auto": after a fifth of
             all; None trains to the end.
         validation_fraction: share of the rows that chooses the best weights and calibrates the outlier score; "auto": a
@@ -99,7 +99,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     probes: int = 1
     epochs: int | Literal["auto"] = "auto"
     batch_size: int = 250
-    learning_rate: float = 1e-2
+    learning_rate: float | Literal["auto"] = "auto"
     patience: int | Literal["auto"] | None = "auto"
     validation_fraction: float | Literal["auto"] = "auto"
     time: float | None = None

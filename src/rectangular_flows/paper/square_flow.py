@@ -95,7 +95,7 @@ def log_likelihood_of_square_flow(
         name → log-likelihoods, in nats.
     """
     square = square_flow(flow, train, config.seed)
-    config = config.for_rows(len(train))
+    config = config.for_rows(len(train), flow.ambient_dim)
     plain = replace(
         config,
         method="ml",

@@ -17,6 +17,7 @@ from ..kinds import Chosen, Nothing
 from ..manifold import squared_distance
 from ..metrics.dimension import DuplicateRowsWarning, estimate_dimension
 from ..settings import ModelSettings
+from ..training.config import auto_rate
 from .build import build_flow
 
 LOST = 0.05  # share of the variance that a manifold may lose, on rows held out
@@ -119,7 +120,7 @@ def _lost(settings: ModelSettings, kept: torch.Tensor, held_out: torch.Tensor, s
     with torch.no_grad():
         train, judged = flow.to_model_units(kept), flow.to_model_units(held_out)
     parameters = [p for p in flow.parameters() if p.requires_grad]
-    optimiser = EagerAdam(parameters, _RATE)
+    optimiser = EagerAdam(parameters, auto_rate(kept.shape[1], _RATE))
     least = float("inf")
     for step in range(_STEPS):
         batch = train[shuffled(len(train), seed, step)[:_BATCH]]

@@ -19,6 +19,11 @@ _AUTO_STEPS, _STEPS_PER_ROOT = (300, 3_500), 12.0  # of epochs = "auto"
 _AUTO_ROWS, _VALIDATIONS = 50_000, 30
 
 
+def auto_rate(columns: int, most: float = 1e-2) -> float:
+    """The learning rate for so many columns: a step of Adam changes a linear layer of D columns by up to D times it."""
+    return min(most, 1 / columns)
+
+
 @dataclass(frozen=True)
 class ExactVolume:
     """Of the exact log-volume.
@@ -149,7 +154,8 @@ class TrainingConfig:
         batch_size: rows in a step.
         optimiser: "adam" or "adamw".
         weight_decay: weight decay of the optimiser.
-        learning_rate: learning rate of the optimiser; its peak, if a schedule changes it.
+        learning_rate: learning rate of the optimiser; its peak, if a schedule changes it. "auto": 0.01, and one over the
+            number of columns where there are more than a hundred, whose linear layers a larger one would break.
         schedule: "constant", "cosine" (to zero over all epochs) or "one-cycle" (up for 30 % of them, then down).
         warm_up: epochs over which the learning rate rises linearly from zero.
         anneal: when the weight of the likelihood starts to rise linearly from 0, and when it reaches 1.
@@ -191,7 +197,7 @@ class TrainingConfig:
     batch_size: int = 500
     optimiser: str = named("adam", OPTIMISERS)
     weight_decay: float = only(0.0, when("optimiser", "adamw"))
-    learning_rate: float = 1e-3
+    learning_rate: float | Literal["auto"] = 1e-3
     schedule: Literal["constant", "cosine", "one-cycle"] = "constant"
     warm_up: float = 0.0
     anneal: tuple[float, float] = (0.0, 0.0)
@@ -260,6 +266,13 @@ class TrainingConfig:
         return self.epochs
 
     @property
+    def peak_rate(self) -> float:
+        """``learning_rate`` where it is a number, as it is once the columns are known."""
+        if isinstance(self.learning_rate, str):
+            raise ValueError("learning_rate='auto' is decided by the number of columns: config.for_rows(rows, columns)")
+        return self.learning_rate
+
+    @property
     def validates_every(self) -> int:
         """``evaluate_every`` where it is a number, as it is once the rows are known."""
         return 1 if isinstance(self.evaluate_every, str) else self.evaluate_every
@@ -269,10 +282,12 @@ class TrainingConfig:
         """``patience`` where it is a number, as it is once the rows are known."""
         return None if isinstance(self.patience, str) else self.patience
 
-    def for_rows(self, rows: int) -> TrainingConfig:
-        """These settings for so many rows to train on, with what is "auto" decided.
+    def for_rows(self, rows: int, columns: int = 1) -> TrainingConfig:
+        """These settings for so many rows to train on, and so many columns, with what is "auto" decided.
 
         Example:
+            >>> [TrainingConfig(learning_rate="auto").for_rows(1_000, n).learning_rate for n in (10, 500)]
+            [0.01, 0.002]
             >>> [TrainingConfig(epochs="auto").for_rows(n).epochs for n in (1_000, 20_000, 1_000_000)]
             [190, 43, 35]
         """
@@ -285,7 +300,8 @@ class TrainingConfig:
             planned = replace(self, epochs=epochs, epoch_rows=epoch_rows, latent_epochs=alone)
         every = max(1, planned.whole_epochs // _VALIDATIONS) if self.evaluate_every == "auto" else self.evaluate_every
         patience = max(1, planned.whole_epochs // 5) if self.patience == "auto" else self.patience
-        return replace(planned, evaluate_every=every, patience=patience)
+        rate = auto_rate(columns) if self.learning_rate == "auto" else self.learning_rate
+        return replace(planned, evaluate_every=every, patience=patience, learning_rate=rate)
 
     def _auto_steps(self, rows: int) -> int:
         """More for more rows: as the square root of their number, within bounds."""

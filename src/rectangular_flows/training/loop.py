@@ -101,7 +101,7 @@ def fit(
         flow.to(world.device, None if config.dtype is None else getattr(torch, config.dtype)).train()
         train, rest = split(data, validation, flow.data_shape, config.seed)
         timed = config.time is not None and config.epochs == "auto" and not resume
-        config = config.for_rows(len(train))
+        config = config.for_rows(len(train), flow.ambient_dim)
         held_out = take(rest, slice(config.validation_rows), world.device, flow.dtype)
         parts = chosen, None if out is None else Path(out), facts or {}
         loop = _Loop(flow, train, held_out, config, world, *parts)

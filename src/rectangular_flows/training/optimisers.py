@@ -17,13 +17,13 @@ Maker = Callable[["list[Parameter]", "TrainingConfig"], "Optimizer"]
 def _adam(parameters: list[Parameter], config: TrainingConfig) -> Optimizer:
     from ..adam import EagerAdam
 
-    return EagerAdam(parameters, config.learning_rate)
+    return EagerAdam(parameters, config.peak_rate)
 
 
 def _adamw(parameters: list[Parameter], config: TrainingConfig) -> Optimizer:
     from ..adam import EagerAdamW
 
-    return EagerAdamW(parameters, config.learning_rate, config.weight_decay)
+    return EagerAdamW(parameters, config.peak_rate, config.weight_decay)
 
 
 OPTIMISERS: dict[str, Maker] = {"adam": _adam, "adamw": _adamw}

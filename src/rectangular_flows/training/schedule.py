@@ -49,18 +49,18 @@ def learning_rate(config: TrainingConfig, epoch: float, latent_from: float | Non
         0.05
     """
     if latent_from is None and epoch < config.warm_up:
-        return config.learning_rate * epoch / config.warm_up
+        return config.peak_rate * epoch / config.warm_up
     if config.schedule == "constant":
-        return config.learning_rate
+        return config.peak_rate
     start, length = config.warm_up, config.whole_epochs - config.warm_up
     if latent_from is not None:
         start, length = latent_from, config.latent_epochs
     progress = min(1.0, (epoch - start) / max(length, 1e-9))
     if config.schedule == "cosine":
-        return config.learning_rate * _cosine(1, 0, progress)
+        return config.peak_rate * _cosine(1, 0, progress)
     if progress < _RISE:
-        return config.learning_rate * _cosine(_START, 1, progress / _RISE)
-    return config.learning_rate * _cosine(1, _END, (progress - _RISE) / (1 - _RISE))
+        return config.peak_rate * _cosine(_START, 1, progress / _RISE)
+    return config.peak_rate * _cosine(1, _END, (progress - _RISE) / (1 - _RISE))
 
 
 def dual_step(config: TrainingConfig, beta: float, reconstruction: float, target: float | None) -> float:
