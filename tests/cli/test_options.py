@@ -41,7 +41,9 @@ def test_help_has_every_setting_with_what_it_is_for():
 def test_few_presets_are_in_the_help_and_all_in_a_list():
     text = " ".join(run("fit", "--help").stdout.replace("image-\n", "image-").split())
     assert "instead of 'table': circle, earth, image-best, image-fast, table, or one of --list-presets" in text
-    listed = run("fit", "--list-presets").stdout.splitlines()
+    done = run("fit", "--list-presets")
+    assert (done.returncode, done.stderr) == (0, "")
+    listed = done.stdout.splitlines()
     assert [line.split()[0] for line in listed] == list(preset_files())
     assert f"{'power':<33}POWER, our settings, maximum likelihood" in listed
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from rectangular_flows import SavedRun
+from rectangular_flows import SavedRun, __version__
 from rectangular_flows.evaluation.run_verdict import judge
 from rectangular_flows.evaluation.verdict import Verdict
 from rectangular_flows.report.verdict import verdict_card, verdict_numbers
@@ -35,6 +35,7 @@ def test_fit_evaluate_and_show_say_the_same(fitted):
     shown = run("show", "out", cwd=folder).stdout
     assert shown.startswith("out: a manifold of dimension 2 in 3 columns, float32\ntrained on ")
     assert "x.csv, 240 rows; 2 epochs in " in shown
+    assert shown.splitlines()[1].endswith(f"; rectangular-flows {__version__}")
     assert "columns: a, *b*, <c>\nsettings: latent_dim = 2, epochs = 2 (the rest: defaults)\n\n" in shown
     assert shown.endswith(f"\n\n{text}\n")
     evaluated = run("evaluate", "out", "-n", 30, cwd=folder).stdout

@@ -153,7 +153,3 @@ def _keep_freed_memory() -> None:
     trim_threshold, mmap_threshold = -1, -3
     mallopt(trim_threshold, 2**31 - 1)
     mallopt(mmap_threshold, 2**25)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
