@@ -10,10 +10,13 @@ import random
 import shutil
 
 import numpy as np
+import torch
 
 from rectangular_flows.data.tables import read_table
 from rectangular_flows.runs.saved import SavedRun
+from rectangular_flows.storage.manifest import Stored
 from rectangular_flows.training.folder import has_checkpoint, is_run
+from rectangular_flows.training.history import read_history
 
 from .world import (
     DAMAGED,
@@ -206,8 +209,6 @@ class Sequence:
     def _forget_repaired(self):
         """Files that are no longer the damaged ones: they were written again, or have gone."""
         if self.copies:
-            from rectangular_flows.storage.manifest import Stored
-
             try:
                 stored = Stored(self.run)
             except ValueError:
@@ -274,14 +275,14 @@ class Sequence:
     def _can_read(self, what, before):
         if not isinstance(before, bytes) or (what in ("evaluate", "report", "show") and self.copies):
             return False
+        if what == "report" and not read_history(self.run):
+            return False  # nothing to report yet
         return what == "sample" or all(same_columns(self.kind, kind) for kind, _ in self.possible)
 
     def _check_scores(self, path):
         """Every row has the score of its values, whatever the order of columns and rows."""
         saved, (names, rows) = SavedRun(self.run), table(self.kind)
         found = read_table(path, columns=["log_density", "reconstruction_error"]).values
-        import torch
-
         ordered = rows[:, [names.index(name) for name in saved.columns]]
         expected = saved.flow.score(torch.from_numpy(ordered.copy()).to(saved.flow.dtype))
         np.testing.assert_allclose(found[:, 0], expected.log_prob, rtol=1e-5, atol=1e-5)
@@ -354,7 +355,8 @@ class Sequence:
     def _can_resume(self):
         if not self.possible or "manifest.json" in self.copies or not has_checkpoint(self.run):
             return False
-        states = [name for name in _STATES if (self.run / name).exists() and name not in self.copies]
+        stored = Stored(self.run)  # a file may still have the name under which it was written
+        states = [name for name in _STATES if stored.path(name).exists() and name not in self.copies]
         return bool(states) and all(same_rows(self.kind, kind) for kind, _ in self.possible)
 
     def _check_always(self):
