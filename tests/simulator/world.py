@@ -149,11 +149,15 @@ def _troubled(folder, words, trouble):
 
     faulty = trouble.kind in ("ENOSPC", "EIO", "killed", "exit")
     disk = Disk(folder, trouble.at if faulty else 0, trouble.kind, after=None if faulty else act)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which jobs in the background start without
     try:
         with disk.watched():
             done = run(*words, cwd=folder)
     except Killed:
         return found
+    finally:
+        left = signal.signal(signal.SIGINT, before)
+    assert left is signal.default_int_handler, "a command has left a handler of its own"
     found.code, found.said = done.returncode, done.stdout + done.stderr
     return found
 
