@@ -266,7 +266,7 @@ def _words(conditions: Iterable[Condition]) -> str:
 @cache
 def _hints(owner: type) -> dict[str, Any]:
     # the classes of volumes, which would import torch, are those of a choice
-    return typing.get_type_hints(owner, localns={"Exact": Any, "Stochastic": Any})
+    return typing.get_type_hints(owner, localns={"Auto": Any, "Exact": Any, "Stochastic": Any})
 
 
 # --- values

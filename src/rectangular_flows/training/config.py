@@ -13,7 +13,7 @@ from ..kinds import Chosen, Condition, Get, Nothing, Table, choice, flat, make, 
 from .optimisers import OPTIMISERS
 
 if TYPE_CHECKING:
-    from ..volume import Exact, Stochastic
+    from ..volume import Auto, Exact, Stochastic
 
 _AUTO_STEPS, _STEPS_PER_ROOT = (300, 3_500), 12.0  # of epochs = "auto"
 _AUTO_ROWS, _VALIDATIONS = 50_000, 30
@@ -70,14 +70,29 @@ class StochasticVolume:
     solver: Chosen = choice(SOLVERS, "direct")
 
 
-VOLUMES: dict[str, type] = {"exact": ExactVolume, "stochastic": StochasticVolume}
+@dataclass(frozen=True)
+class AutoVolume:
+    """Of the log-volume that is chosen by measurements.
+
+    Args:
+        volume_variance: most that the variance of a batch's gradient may be, over that of the exact one on all rows.
+        codimension: as for the exact log-volume.
+    """
+
+    volume_variance: float = 1.05
+    codimension: Literal["auto", "always", "never"] = "auto"
 
 
-def build_volume(chosen: Chosen) -> Exact | Stochastic:
+VOLUMES: dict[str, type] = {"exact": ExactVolume, "stochastic": StochasticVolume, "auto": AutoVolume}
+
+
+def build_volume(chosen: Chosen) -> Auto | Exact | Stochastic:
     """The volume method of these settings."""
-    from ..volume import Exact, Stochastic
+    from ..volume import Auto, Exact, Stochastic
 
     settings = chosen.settings
+    if isinstance(settings, AutoVolume):
+        return Auto(settings.volume_variance, settings.codimension)
     if isinstance(settings, ExactVolume):
         return Exact(settings.bundle_size, settings.codimension)
     name, solver = settings.solver
@@ -87,9 +102,11 @@ def build_volume(chosen: Chosen) -> Exact | Stochastic:
 
 def describe_volume(volume: Any) -> Chosen:
     """The settings of a volume method; a class of your own is recorded by its name."""
-    from ..volume import CG, Exact, Stochastic
+    from ..volume import CG, Auto, Exact, Stochastic
     from ..volume.solvers import solver_name
 
+    if isinstance(volume, Auto):
+        return Chosen("auto", AutoVolume(volume.variance, volume.codimension))
     if isinstance(volume, Exact):
         return Chosen("exact", ExactVolume(volume.bundle_size, volume.codimension))
     if isinstance(volume, Stochastic):
@@ -113,6 +130,7 @@ def _latent(get: Get, trait: Literal["starts_from_data", "trains"]) -> bool:
 
 
 _ML = when("method", "ml")
+_SHARED = Condition(("volume",), lambda get: get("volume") != "auto", text="volume = exact or stochastic")
 _TRAINS = Condition(("latent",), lambda get: _latent(get, "trains"), text="a latent density with weights")
 _STARTS = Condition(("latent",), lambda get: _latent(get, "starts_from_data"), text="a latent that starts from data")
 _RESTARTS = Condition(
@@ -127,13 +145,14 @@ class TrainingConfig:
     """How a rectangular flow is trained.
 
     The loss of a batch is −w·log p(x̂) + β‖x − x̂‖², in the model's units (standardised data, if the flow standardises).
-    ``volume`` may also be an Exact(…) or Stochastic(…) of rectangular_flows.volume.
+    ``volume`` may also be an Exact(…), Stochastic(…) or Auto(…) of rectangular_flows.volume.
 
     Args:
         method: "ml" maximises the likelihood and minimises the reconstruction error together; "two-step" alternates whole
             passes: one on the likelihood, which trains the latent density with the coordinates held fixed, and one on the
             reconstruction, which trains the manifold.
-        volume: gradient of the log-volume: "exact" or "stochastic".
+        volume: gradient of the log-volume: "exact", "stochastic", or "auto", which measures the variance of the gradient and
+            takes the cheapest of both, on as few rows of each batch, that adds next to nothing to it.
         beta: weight of the squared reconstruction error, summed over dimensions; with target_error, its first value.
         target_error: mean squared reconstruction error to meet; beta adapts by dual ascent until it is met. "auto" takes
             little more than what the manifold reaches on the validation rows before the likelihood counts (see anneal), and
@@ -184,7 +203,7 @@ class TrainingConfig:
     """
 
     method: Literal["ml", "two-step"] = "ml"
-    volume: Exact | Stochastic = choice(VOLUMES, "exact", _ML, default_factory=_exact, describe=describe_volume)
+    volume: Auto | Exact | Stochastic = choice(VOLUMES, "exact", _ML, default_factory=_exact, describe=describe_volume)
     beta: float = 50.0
     target_error: float | Literal["auto"] | None = only(None, _ML)
     dual_rate: float = only(0.02, when("target_error"))
@@ -205,7 +224,7 @@ class TrainingConfig:
     start_latent: bool = only(False, _STARTS)
     clip: float | None = None
     ema: float | None = None
-    volume_fraction: float = only(1.0, _ML)
+    volume_fraction: float = only(1.0, _SHARED)
     memory: float = 2048.0
     patience: int | Literal["auto"] | None = None
     monitor: str = "objective"
@@ -226,7 +245,7 @@ class TrainingConfig:
             object.__setattr__(self, "volume", build_volume(volume))
         if not callable(self.volume) or isinstance(self.volume, type):
             raise ValueError(
-                f"expected volume to be Exact() or Stochastic(…) of rectangular_flows.volume; got {self.volume!r}"
+                f"expected volume to be Auto(), Exact() or Stochastic(…) of rectangular_flows.volume; got {self.volume!r}"
             )
         values = {f.name: getattr(self, f.name) for f in fields(self)} | {"volume": describe_volume(self.volume).name}
         for f in fields(self):

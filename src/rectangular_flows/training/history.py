@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..storage.manifest import Stored, consistently
+from ..volume.auto import CHOICE
 from .run import Epoch
 
 HISTORY, TABLE = "metrics.jsonl", "metrics.csv"
@@ -73,5 +74,6 @@ def _number(value: Any) -> str:
 
 def _epoch(values: dict[str, Any]) -> Epoch:
     values = {name: math.nan if value is None else value for name, value in values.items()}
-    own = {name: values.pop(name) for name in Epoch.__dataclass_fields__ if name != "metrics"}
-    return Epoch(**own, metrics=values)
+    own = {name: values.pop(name) for name in Epoch.__dataclass_fields__ if name not in ("metrics", "volume")}
+    volume = {name: values.pop(name) for name in CHOICE if name in values}
+    return Epoch(**own, metrics=values, volume=volume)

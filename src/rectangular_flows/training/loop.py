@@ -15,8 +15,10 @@ from torch import Tensor, nn
 from ..data.rows import Rows, mix, shuffled, split, take
 from ..errors import NonFiniteError, NumericalError
 from ..manifold import RectangularFlow
+from ..volume import Auto
 from .average import Average
 from .budget import seconds_of, within
+from .chooser import VolumeChooser
 from .config import TrainingConfig
 from .distributed import World
 from .evaluation import SLACK, Metric, Values, evaluate, judged_by, metrics_for
@@ -144,10 +146,13 @@ class _Loop:
         self.plan = Plan(config, len(train), any(p.requires_grad for p in flow.latent.parameters()))
         fixed = None if config.target_error == "auto" else config.target_error
         self.run = Run(flow, config, folder=out, progress=Progress(config.beta, target=fixed))
+        self.chooser: VolumeChooser | None = None
+        if isinstance(config.volume, Auto) and config.method == "ml":
+            rows = min(config.batch_size, len(train))
+            self.chooser = VolumeChooser(config.volume, self.objective, rows, config.seed, world)
         self.progress = self.run.progress
         self.progress.steps = self.plan.steps(self.progress)
-        first = take(train, slice(8), held_out.device, held_out.dtype)
-        self.rows_at_once = rows_within(self.objective, first, config.memory, self.plan.passes(self.progress)[-1])
+        self.rows_at_once = self._rows_within()
         self.folder = None if out is None else RunFolder(out, writes=world.first)
         self.signals = StopSignals(enabled=self.folder is not None)
         self.started = self.saved = time.perf_counter()
@@ -172,6 +177,9 @@ class _Loop:
             progress.finished = ""  # more epochs than before were asked for
         if self.plan.latent_is_next(progress):
             self._begin_latent_alone()
+        if self.chooser is not None:
+            self.chooser.restore(progress)
+            self.rows_at_once = self._rows_within()
         self.started -= progress.seconds
         self.folder.resume(self.run.history, finished=bool(progress.finished))
 
@@ -246,12 +254,19 @@ class _Loop:
 
     # --- a step
 
+    def _rows_within(self) -> int:
+        """Rows to take at once within the memory."""
+        first = take(self.train, slice(8), self.held_out.device, self.held_out.dtype)
+        return rows_within(self.objective, first, self.config.memory, self.plan.passes(self.progress)[-1])
+
     def seconds_per_step(self) -> float:
         """Measured, without a change to the weights."""
         batch = torch.arange(min(self.config.batch_size, len(self.train)))
         x = take(self.train, batch, self.held_out.device, self.held_out.dtype)
         part = self.plan.passes(self.progress)[-1]
         state = torch.random.get_rng_state()
+        if self.chooser is not None:
+            self.chooser.step(self.progress, x, self.optimiser)
 
         def step() -> None:
             for parameter in self.parameters:
@@ -274,8 +289,11 @@ class _Loop:
         for parameter in self.parameters:
             parameter.grad = None
         self.objective.beta = self.progress.beta
-        seed_everything(mix(self.config.seed, self.progress.step, self.world.rank), self.world.device)
         x = take(self.train, self.world.share(batch), self.held_out.device, self.held_out.dtype)
+        counts = part == "all" and weight > 0
+        if counts and self.chooser is not None and self.chooser.step(self.progress, x, self.optimiser):
+            self.rows_at_once = self._rows_within()
+        seed_everything(mix(self.config.seed, self.progress.step, self.world.rank), self.world.device)
         try:
             correction = self.world.correction(batch)
             terms = backward_in_parts(self.module, x.split(self.rows_at_once), weight, part, self.world, correction)
@@ -293,6 +311,8 @@ class _Loop:
         for group in self.optimiser.param_groups:
             group["lr"] = self.plan.rate(progress)
         self.optimiser.step()
+        if self.chooser is not None and self.chooser.after_step(progress):
+            self.rows_at_once = self._rows_within()
         self.average.update(progress.step)
         loss, error = float(terms.loss), float(terms.reconstruction)
         progress.add(loss=loss, error=error, norm=float(norm))
@@ -306,7 +326,8 @@ class _Loop:
         progress, run = self.progress, self.run
         seconds = time.perf_counter() - self.started
         progress.least_error = min(progress.least_error, float(values.reconstruction))
-        line = progress.line(epoch, values, self.plan.weight(progress), self.plan.rate(progress), seconds)
+        now = self.plan.weight(progress), self.plan.rate(progress), seconds, self.chooser is not None
+        line = progress.line(epoch, values, *now)
         judged = self.world.agree(line.value(self.config.monitor) if self._keeps_the_manifold(line) else math.nan)
         if progress.judge(judged, epoch, self.plan.judged_from(progress), self.config):
             run.best_weights = copy.deepcopy(self.flow.state_dict())

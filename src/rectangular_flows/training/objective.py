@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from ..manifold import RectangularFlow
-from ..volume import Exact, Stochastic
+from ..volume import Auto, Exact, Stochastic
 
 Part = Literal["all", "likelihood", "reconstruction"]
 
@@ -47,14 +47,14 @@ class Objective(nn.Module):
     def __init__(
         self,
         flow: RectangularFlow,
-        volume: Exact | Stochastic,
+        volume: Auto | Exact | Stochastic,
         beta: float,
         volume_fraction: float = 1.0,
         row_weights: Callable[[Tensor], Tensor] | None = None,
     ):
         super().__init__()
         self.flow = flow
-        self.volume = volume
+        self.volume: Auto | Exact | Stochastic = volume
         self.beta = beta
         self.volume_fraction = volume_fraction
         self.row_weights = row_weights
@@ -86,6 +86,13 @@ class Objective(nn.Module):
             error = torch.cat([error, _squared_distance(y[with_volume:], rest)])
         nll = L.mean() - self.flow.latent.log_prob(z).mean()
         return Terms(weight * nll + self._penalty(y, error), nll, error.mean())
+
+    def apart(self, x: Tensor, volume: Exact | Stochastic) -> tuple[Tensor, Tensor]:
+        """The objective at full weight without its volume, and the volume by itself, batch means both."""
+        y = self.flow.to_model_units(x)
+        z = self.flow.in_model_units.encode(y)
+        y_hat, L = volume(self.flow.in_model_units, z)
+        return self._penalty(y, _squared_distance(y, y_hat)) - self.flow.latent.log_prob(z).mean(), L.mean()
 
     def _penalty(self, y: Tensor, error: Tensor) -> Tensor:
         return self.beta * (error if self.row_weights is None else self.row_weights(y) * error).mean()

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..errors import NonFiniteError, NumericalError
 from ..manifold import RectangularFlow
+from ..volume.auto import CHOICE, Choice
 from .config import TrainingConfig
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Epoch:
     """Mean over the steps, before clipping."""
     seconds: float
     metrics: dict[str, float] = field(default_factory=dict)
+    volume: dict[str, float] = field(default_factory=dict)
+    """What ``volume = "auto"`` has chosen; empty with other methods. NaN before the likelihood counts."""
 
     def value(self, name: str) -> float:
         """A named value to judge by."""
@@ -48,8 +51,8 @@ class Epoch:
 
     def flat(self) -> dict[str, Any]:
         """One flat mapping, for files."""
-        values = {name: value for name, value in vars(self).items() if name != "metrics"}
-        return {**values, **self.metrics}
+        values = {name: value for name, value in vars(self).items() if name not in ("metrics", "volume")}
+        return {**values, **self.volume, **self.metrics}
 
 
 @dataclass
@@ -80,9 +83,18 @@ class Progress:
     finished: str = ""
     """Why it ended; empty while it has not."""
     sums: dict[str, float] = field(default_factory=dict)
+    volume: dict[str, Any] = field(default_factory=dict)
+    """What ``volume = "auto"`` has measured and chosen."""
 
-    def line(self, epoch: int, values: Values, weight: float, rate: float, seconds: float) -> Epoch:
+    @property
+    def choice(self) -> Choice | None:
+        """The last choice of ``volume = "auto"``."""
+        return Choice(**self.volume["choice"]) if "choice" in self.volume else None
+
+    def line(self, epoch: int, values: Values, weight: float, rate: float, seconds: float, auto: bool) -> Epoch:
         """The next line of the history, with the means of what was added since the last one."""
+        choice = self.choice
+        numbers = {} if not auto else dict.fromkeys(CHOICE, math.nan) if choice is None else choice.numbers()
         line = Epoch(
             epoch,
             self.step,
@@ -94,6 +106,7 @@ class Progress:
             learning_rate=rate,
             gradient_norm=self._mean("norm"),
             seconds=seconds,
+            volume=numbers,
         )
         self.sums = {}
         return line

@@ -1,5 +1,6 @@
 """The log-volume L = ½ log det JᵀJ of a rectangular flow, exactly or as a stochastic gradient."""
 
+from .auto import Auto
 from .bundle import log_volume
 from .codimension import codimension_log_volume
 from .conjugate_gradient import Solution, conjugate_gradient
@@ -10,6 +11,7 @@ from .stochastic import Stochastic, draw_probes
 __all__ = [
     "CG",
     "PCG",
+    "Auto",
     "Direct",
     "Exact",
     "Solution",

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ..errors import NotConvergedWarning, in_transform, warn
-from ..flows.injection import Injection, TangentMap, linearize_inverse_through
+from ..flows.injection import Injection, TangentMap, linearize_inverse_through, linearize_through
 from .bundle import basis, factorise, transpose
 from .conjugate_gradient import Solution, conjugate_gradient
 
@@ -61,10 +61,12 @@ class CG:
     Args:
         tol: relative residual at which it stops; a loose one biases the gradient.
         max_iter: most iterations; 2d unless given (the paper stops at d).
+        fallback: a solver for the points that did not converge; without one, a warning.
     """
 
     tol: float = 1e-5
     max_iter: int | None = None
+    fallback: Solver | None = None
     _reported: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -87,8 +89,20 @@ class CG:
             max_iter=self.max_iter,
             preconditioner=self.preconditioner(core, x, probes),
         )
-        self._report(solution)
-        return tangent_map(solution.solution), solution
+        found = tangent_map(solution.solution)
+        failed = ~solution.converged.all(dim=-1)
+        if self.fallback is None:
+            self._report(solution)
+        elif bool(failed.any()):
+            at, again = linearize_through(core, z[failed])
+            found[failed] = self.fallback(core, z[failed], at, again, probes[failed])[0]
+            self._reported["fallen back"] = self.fallen_back + float(failed.sum())
+        return found, solution
+
+    @property
+    def fallen_back(self) -> float:
+        """Points that were left to the fallback so far."""
+        return self._reported.get("fallen back", 0.0)
 
     def _report(self, solution: Solution) -> None:
         """Warn of problems that did not converge: the first time, and whenever it gets ten times worse."""
@@ -117,6 +131,7 @@ class PCG(CG):
     Args:
         tol: as in :class:`CG`.
         max_iter: likewise.
+        fallback: likewise.
     """
 
     def preconditioner(self, core: list[Injection], x: Tensor, probes: Tensor) -> TangentMap:

@@ -1,0 +1,93 @@
+"""When ``volume = "auto"`` measures, and what it then takes; all of it a function of seed and state, none of the clock."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from ..data.rows import mix
+from ..volume import PCG, Auto
+from ..volume.auto import Choice, Spread
+from .distributed import World
+from .objective import Objective
+from .variance import adam_weights, conditioning, measure, moved, sizes_of
+
+if TYPE_CHECKING:
+    from .run import Progress
+
+_FIRST_GAP, _LARGEST_GAP = 100, 1_600  # steps between two measurements, each gap twice the one before
+_WATCH = 50  # steps between two looks at the condition number
+_MOVED = 2.0  # factor by which it has to change for a new measurement
+
+
+class VolumeChooser:
+    """Gives the objective its volume method, step by step. What it knows is in ``progress.volume``.
+
+    Args:
+        auto: the settings.
+        objective: whose volume it sets.
+        rows: of a batch.
+        seed: of the run.
+        world: the processes of the run, which decide alike.
+    """
+
+    def __init__(self, auto: Auto, objective: Objective, rows: int, seed: int, world: World):
+        self.auto, self.objective, self.seed, self.world = auto, objective, seed, world
+        self.sizes = sizes_of(objective, rows, auto)
+
+    def restore(self, progress: Progress) -> None:
+        """Take up the choice of a run that is continued."""
+        if progress.volume:
+            self._use(Choice(**progress.volume["choice"]))
+
+    def step(self, progress: Progress, x: Tensor, optimiser: torch.optim.Optimizer) -> bool:
+        """Before a step with the likelihood on the rows x: measure if it is time; whether the choice was made anew."""
+        known, now = progress.volume, progress.step
+        if known and now < known["next"] and not self._has_moved(known, now, x):
+            return False
+        generator = torch.Generator(x.device).manual_seed(mix(self.seed, progress.step, 2))
+        weights = adam_weights(optimiser, moved(self.objective))
+        found = measure(self.objective, x, self.auto, weights, generator)
+        found = _blended(known.get("spread"), Spread(*(self.world.agree(value) for value in found)))
+        gap = min(2 * known["gap"], _LARGEST_GAP) if "gap" in known else _FIRST_GAP
+        choice = self.auto.choose(found, self.sizes)
+        # at once, so that a step that is given up and done again finds what it was done with
+        progress.volume = {"spread": list(found), "gap": gap, "next": now + gap, "choice": choice.plain()}
+        self._use(choice)
+        return True
+
+    def after_step(self, progress: Progress) -> bool:
+        """Do without conjugate gradients until the next measurement if they left rows of this step to the direct solver."""
+        solver = getattr(self.objective.volume, "solver", None)
+        if not self.world.any(isinstance(solver, PCG) and solver.fallen_back > 0):
+            return False
+        spread = Spread(*progress.volume["spread"])._replace(iterations=math.inf)
+        choice = self.auto.choose(spread, self.sizes)
+        progress.volume = {**progress.volume, "spread": list(spread), "choice": choice.plain()}
+        self._use(choice)
+        return True
+
+    def _use(self, choice: Choice) -> None:
+        self.objective.volume = choice.method(self.auto.codimension)
+        self.objective.volume_fraction = choice.share
+
+    def _has_moved(self, known: dict[str, Any], step: int, x: Tensor) -> bool:
+        before = known["spread"][3]
+        if (known["next"] - step) % _WATCH or math.isnan(before):
+            return False
+        now = self.world.agree(conditioning(self.objective, x)[0])
+        return not before / _MOVED <= now <= before * _MOVED
+
+
+def _blended(before: list[float] | None, now: Spread) -> Spread:
+    """Relative variances averaged with those of before, which halves their error; G is 1."""
+    if not (now.gradient > 0 and math.isfinite(now.gradient)):
+        return now
+    relative = Spread(1.0, now.volume / now.gradient, now.probes / now.gradient, now.condition, now.iterations)
+    if before is None or not before[0] > 0:
+        return relative
+    volume, probes = (math.sqrt(a * b) for a, b in zip(before[1:3], relative[1:3], strict=True))
+    return relative._replace(volume=volume, probes=probes)
