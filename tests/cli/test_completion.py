@@ -18,7 +18,7 @@ def script(tmp_path_factory):
     [
         ("rnf re", "report reproduce"),
         ("rnf fit --method ''", "ml two-step"),
-        ("rnf fit --volu", "--volume --volume-fraction"),
+        ("rnf fit --volu", "--volume --volume-variance --volume-fraction"),
         ("rnf fit --no-act", "--no-actnorm"),
         ("rnf fit --latent ''", " ".join(LATENTS)),
         ("rnf fit --preset image", "image-best image-fast image-fast-two-step"),

@@ -137,7 +137,7 @@ def test_none_in_a_file_undoes_a_preset(tmp_path):
 
 def test_a_flag_that_does_not_apply_is_refused():
     text = (
-        "rnf: probes is for volume = stochastic; this run has volume = exact. Leave it out, or add --volume stochastic"
+        "rnf: probes is for volume = stochastic; this run has volume = auto. Leave it out, or add --volume stochastic"
     )
     assert complaint("fit", "a.csv", "--latent-dim", "1", "--probes", "7") == text
 

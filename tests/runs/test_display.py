@@ -34,7 +34,7 @@ def training(epoch, step, best=0, latent_from=None, waits=None):
     line = SimpleNamespace(
         epoch=epoch, objective=1.5, negative_log_likelihood=1.25, reconstruction=0.005, metrics={"mine": 3.0}
     )
-    progress = SimpleNamespace(epoch=epoch, step=step, steps=100, latent_from=latent_from)
+    progress = SimpleNamespace(epoch=epoch, step=step, steps=100, latent_from=latent_from, choice=None)
     config = TrainingConfig(epochs=10, latent_epochs=2, anneal=(5, 6), patience=waits)
     flow = SimpleNamespace(kind="table")
     return SimpleNamespace(history=[line], progress=progress, config=config, best_epoch=best, flow=flow)

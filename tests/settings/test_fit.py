@@ -65,13 +65,18 @@ REFUSED = {
         "exact",
         "method = ml; this run has method = two-step. Leave it out, or add --method ml",
     ),
-    "volume_fraction": ({"method": "two-step"}, 0.5, "method = ml; this run has method = two-step"),
+    "volume_fraction": (
+        {"method": "two-step"},
+        0.5,
+        "volume = exact or stochastic; volume is for method = ml; this run has method = two-step",
+    ),
+    "volume_variance": ({"volume": "exact"}, 1.5, "volume = auto; this run has volume = exact"),
     "bundle_size": ({"volume": "stochastic"}, 2, "volume = exact; this run has volume = stochastic"),
     "codimension": (
         {"method": "two-step"},
         "never",
-        "volume = exact; volume is for method = ml; this run has method = two-step. Leave it out, or add --method ml "
-        "--volume exact",
+        "volume = exact or auto; volume is for method = ml; this run has method = two-step. Leave it out, or add "
+        "--method ml --volume exact",
     ),
     "probes": (
         {"volume": "exact"},

@@ -20,8 +20,8 @@ def reference(flow, z):
 
 def gradient(value, flow, *inputs):
     parameters = [p for p in flow.parameters() if p.requires_grad]
-    grads = torch.autograd.grad(value, [*parameters, *inputs], allow_unused=True)
-    return torch.cat([torch.zeros(1, dtype=value.dtype) if g is None else g.flatten() for g in grads])
+    grads = torch.autograd.grad(value, [*parameters, *inputs], allow_unused=True, materialize_grads=True)
+    return torch.cat([g.flatten() for g in grads])
 
 
 def with_condition(rows, columns, condition, dtype, batch=8, seed=0):

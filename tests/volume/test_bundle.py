@@ -73,3 +73,19 @@ def test_rank_deficiency_is_named():
 def test_more_tangents_than_dimensions():
     with pytest.raises(ValueError, match="at most D tangents"):
         log_volume(torch.randn(2, 3, 2))
+
+
+@pytest.mark.parametrize("condition", [2.0, 1e2, 1e5])
+def test_many_tangents_by_their_gram_matrix(condition, monkeypatch):
+    """From 64 tangents on; where conditioning is bad it is QR again. Against an SVD in float64."""
+    tangents = with_condition(96, 64, condition, torch.float32, batch=2).mT.contiguous().requires_grad_()
+    used = []
+    qr = torch.linalg.qr
+    monkeypatch.setattr(torch.linalg, "qr", lambda values: used.append(1) or qr(values))
+    L = log_volume(tangents)
+    (W,) = torch.autograd.grad(L.sum(), tangents)
+    U, S, Vh = torch.linalg.svd(tangents.detach().double(), full_matrices=False)
+    torch.testing.assert_close(L.double(), S.log().sum(dim=-1), rtol=1e-6, atol=1e-4)
+    expected = (U / S.unsqueeze(-2)) @ Vh
+    assert float((W - expected).norm() / expected.norm()) < 1e-6
+    assert bool(used) == (condition == 1e5)

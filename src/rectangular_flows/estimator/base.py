@@ -55,7 +55,8 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         beta: weight of the squared reconstruction error, in standardised units; with a target_error, its first value.
         target_error: mean squared reconstruction error to meet, in standardised units; beta then adapts. "auto": little
             more than what the manifold reaches without the likelihood. None: beta stays as it is.
-        volume: "exact" or "stochastic" gradient of the log-volume.
+        volume: gradient of the log-volume: "auto" (the cheapest that adds next to nothing to the variance of the gradient),
+            "exact" or "stochastic".
         probes: random tangents for each row, if stochastic.
         epochs: passes over the data; "auto": by the number of rows.
         batch_size: rows a step.
@@ -95,7 +96,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     latent: str = "auto"
     beta: float = 50.0
     target_error: float | Literal["auto"] | None = "auto"
-    volume: Literal["exact", "stochastic"] = "exact"
+    volume: Literal["auto", "exact", "stochastic"] = "auto"
     probes: int = 1
     epochs: int | Literal["auto"] = "auto"
     batch_size: int = 250

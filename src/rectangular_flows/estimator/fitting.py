@@ -26,7 +26,7 @@ _GIVEN = (
 def settings_of(estimator: RectangularFlowEstimator, seed: int, latent_dim: int) -> FitSettings:
     """Those of ``rnf fit``, and in their place what the estimator was given."""
     given = {name: plain(getattr(estimator, name)) for name in _GIVEN}
-    if (estimator.volume, estimator.probes) == ("exact", 1):  # its default, which says nothing
+    if estimator.volume != "stochastic" and estimator.probes == 1:  # its default, which says nothing
         del given["probes"]
     given |= {"latent_dim": latent_dim, "seed": seed}
     return FitSettings.from_flat(given, read_preset(DEFAULT_PRESET))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -89,12 +90,26 @@ def run_page(run: SavedRun) -> Page:
             Section("In short", parts),
             Section("Figures", [Picture(d.figure, d.caption, d.caption) for d in drawings]),
             *_unusual(run),
-            Section("How training went", training_charts({run.path.name: history})),
+            Section("How training went", [*_volume(history), *training_charts({run.path.name: history})]),
             Section("Use it", [Code((_USE_IMAGES if images else _USE).format(run=run.path).strip(), "shell")]),
             Section("Settings", [Code(tomli_w.dumps(run.config), "TOML")], collapsed=True),
         ],
         f"rectangular-flows {__version__} · rnf report {run.path}",
     )
+
+
+def _volume(history: Sequence[Epoch]) -> list[Text]:
+    """What the automatic choice of the log-volume was in the end, if it was automatic."""
+    chosen = history[-1].volume
+    if not chosen or math.isnan(chosen["volume_share"]):
+        return []
+    probes = int(chosen["volume_probes"])
+    how = f"with {probes} probe{'s' * (probes > 1)}" if probes else "exactly"
+    text = (
+        f"Log-volume, chosen automatically: computed {how} on {chosen['volume_share']:.1%} of the rows of a batch; variance "
+        f"of the gradient {chosen['variance_ratio']:.3f} times that of the exact one on all rows."
+    )
+    return [Text(text)]
 
 
 def _unusual(run: SavedRun) -> list[Section]:

@@ -91,6 +91,7 @@ class TrainingDisplay(_Bar):
         self._first_step: int | None = None
         self._first_work = 0.0
         self._next_epoch = 0
+        self._told = quiet
 
     def on_step(self, run: Run) -> None:
         """After a step; draws ten times a second at most."""
@@ -98,6 +99,9 @@ class TrainingDisplay(_Bar):
         if self._first_step is None:
             self._first_step, self._started = run.progress.step, now
             self._first_work = work(run.config, run.progress)[0]
+        if not self._told and (choice := run.progress.choice) is not None:
+            self._told = True
+            self._print(f"log-volume: {choice.text(run.config.batch_size)}")
         if self._live and now - self._shown >= 0.1:
             self._shown = now
             self._draw(run.progress.step / max(run.progress.steps, 1), self._text(run, now))

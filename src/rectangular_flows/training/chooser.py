@@ -18,8 +18,9 @@ from .variance import adam_weights, conditioning, measure, moved, sizes_of
 if TYPE_CHECKING:
     from .run import Progress
 
-_FIRST_GAP, _LARGEST_GAP = 100, 1_600  # steps between two measurements, each gap twice the one before
+_FIRST_GAP, _LARGEST_GAP = 25, 1_600  # steps between two measurements, each gap twice the one before
 _WATCH = 50  # steps between two looks at the condition number
+_UNKNOWN = Spread(math.nan, math.nan)
 _MOVED = 2.0  # factor by which it has to change for a new measurement
 
 
@@ -48,6 +49,11 @@ class VolumeChooser:
         known, now = progress.volume, progress.step
         if known and now < known["next"] and not self._has_moved(known, now, x):
             return False
+        if not self.auto.needs_measuring(self.sizes):
+            choice = self.auto.choose(_UNKNOWN, self.sizes)
+            progress.volume = {"spread": list(_UNKNOWN), "gap": 0, "next": math.inf, "choice": choice.plain()}
+            self._use(choice)
+            return True
         generator = torch.Generator(x.device).manual_seed(mix(self.seed, progress.step, 2))
         weights = adam_weights(optimiser, moved(self.objective))
         found = measure(self.objective, x, self.auto, weights, generator)
@@ -83,11 +89,11 @@ class VolumeChooser:
 
 
 def _blended(before: list[float] | None, now: Spread) -> Spread:
-    """Relative variances averaged with those of before, which halves their error; G is 1."""
+    """Relative variances, G being 1: averaged with those of before, which steadies them, where that is no less."""
     if not (now.gradient > 0 and math.isfinite(now.gradient)):
         return now
     relative = Spread(1.0, now.volume / now.gradient, now.probes / now.gradient, now.condition, now.iterations)
     if before is None or not before[0] > 0:
         return relative
-    volume, probes = (math.sqrt(a * b) for a, b in zip(before[1:3], relative[1:3], strict=True))
+    volume, probes = (max(b, (a + b) / 2) for a, b in zip(before[1:3], relative[1:3], strict=True))
     return relative._replace(volume=volume, probes=probes)

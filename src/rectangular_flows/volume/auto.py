@@ -135,6 +135,11 @@ class Auto:
         """(f(z), ½ log det J(z)ᵀJ(z)) for z of shape (B, d), exactly."""
         return Exact(codimension=self.codimension)(flow, z)
 
+    def needs_measuring(self, sizes: Sizes) -> bool:
+        """Whether anything can be cheaper than exact on all rows."""
+        least = Spread(1.0, 0.0, 0.0, iterations=1.0)
+        return self.choose(least, sizes) != self.choose(Spread(math.nan, math.nan), sizes)
+
     def choose(self, spread: Spread, sizes: Sizes) -> Choice:
         """The cheapest choice whose gradient has little enough variance; exact on all rows where nothing was found."""
         exact = Choice(cost=_cost(sizes, sizes.rows, 0, "direct", math.inf))

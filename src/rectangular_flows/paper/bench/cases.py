@@ -61,6 +61,7 @@ CASES = {
     "miniboone": Case(43, 21, 400),
     # images take minutes, and some 10 GiB as published: only if named
     "mnist": Case(784, 20, 10, latent_hidden=(32,) * 4, image=(1, 28, 28), probes=(1, 4)),
+    "large": Case(1024, 512, 64, hidden=(128, 128), layers=4, latent_hidden=None),
     "cifar10": Case(3072, 20, 4, latent_hidden=(32,) * 4, image=(3, 32, 32), probes=(1, 4)),
 }
 

@@ -1,0 +1,167 @@
+"""The steps that are compared: ours, the algorithm as published, and what a user might take instead."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from zuko.flows.coupling import RealNVP
+
+from ...manifold import Manifold, RectangularFlow
+from ...training.objective import Objective
+from ...training.variance import adam_weights, measure, moved, sizes_of
+from ...volume import Auto, Exact, Stochastic
+from ...volume.auto import Choice
+from ..published import published_exact, published_stochastic
+from .cases import Case
+from .rounds import Step
+from .steps import make_products
+
+BETA = 50.0
+_WARM_ROWS, _WARM_STEPS = 256, 60
+
+
+def structured(case: Case, rows: int, seed: int = 0) -> Tensor:
+    """Rows near a curved manifold of d dimensions, standardised, (rows, D); of an image case its shape."""
+    generator = torch.Generator().manual_seed(seed)
+    z = torch.randn(rows, case.d, generator=generator)
+    mixed = torch.sin(z @ torch.randn(case.d, case.D, generator=generator) / math.sqrt(case.d) * 1.5)
+    x = mixed + 0.1 * torch.randn(rows, case.D, generator=generator)
+    x = (x - x.mean(dim=0)) / x.std(dim=0)
+    return x.view(rows, *case.image) if case.image else x
+
+
+class Bench:
+    """A flow that was trained a little, its optimiser, a batch, and the choice that ``auto`` makes for them."""
+
+    def __init__(self, case: Case, steps: int = _WARM_STEPS):
+        torch.manual_seed(0)
+        self.case, self.flow, self.x = case, case.flow(), structured(case, case.batch)
+        self.optimiser = torch.optim.Adam(self.flow.parameters(), lr=1e-3, fused=True)
+        few = min(_WARM_ROWS, case.batch)
+        warm = Objective(self.flow, Exact(), BETA, min(1.0, 8 / few))
+        generator = torch.Generator().manual_seed(1)
+        for _ in range(steps):
+            self._step(warm, self.x[torch.randperm(case.batch, generator=generator)[:few]])
+        for group in self.optimiser.param_groups:
+            group["lr"] = 0.0  # from here on all steps start from the same weights
+
+    def _step(self, objective: Callable[[Tensor], object], x: Tensor, parts: int = 1) -> None:
+        self.optimiser.zero_grad(set_to_none=True)
+        for part in x.chunk(parts):
+            (objective(part).loss * (len(part) / len(x))).backward()  # type: ignore[attr-defined]
+        nn.utils.clip_grad_norm_(self.flow.parameters(), 5.0)
+        self.optimiser.step()
+
+    def choice(self, rows: int | None = None) -> Choice:
+        """What ``auto`` takes here, of two measurements."""
+        objective, auto = Objective(self.flow, Exact(), BETA), Auto()
+        weights, generator = adam_weights(self.optimiser, moved(objective)), torch.Generator().manual_seed(0)
+        one, two = (measure(objective, x, auto, weights, generator) for x in self.x.chunk(2))
+        mean = one._replace(
+            gradient=1.0,
+            volume=(one.volume / one.gradient + two.volume / two.gradient) / 2,
+            probes=(one.probes / one.gradient + two.probes / two.gradient) / 2,
+        )
+        return auto.choose(mean, sizes_of(objective, rows or len(self.x), auto))
+
+    def steps(self, names: list[str]) -> dict[str, Step]:
+        """The steps of these names."""
+        return {name: self.step(name) for name in names}
+
+    def step(self, name: str) -> Step:
+        """One training step: forward, backward, clipping, Adam at rate 0."""
+        flow, x, K = self.flow, self.x, min(10, self.case.d)
+        if name == "bare products":
+            return make_products(flow, len(x))
+        if name == "square zuko flow":
+            return _square_step(self.case, x)
+        if name == "free-form surrogate":
+            return _free_form_step(self.case, flow, x)
+        if name == "reconstruction only":
+            objective = Objective(flow, Exact(), BETA)
+            return lambda: self._step(partial(objective, part="reconstruction"), x)
+        if name == "auto":
+            choice = self.choice()
+            chosen = self._objective(choice.method(), choice.share)
+            return lambda: self._step(chosen, x)
+        volumes: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
+            "exact": Exact(),
+            "exact, in quarters": Exact(),
+            "K = 1": Stochastic(1),
+            "K = min(10, d)": Stochastic(K),
+            "K = 1, pcg": Stochastic(1, solver="pcg"),
+            "published, exact": published_exact,
+            "published, K = 1": partial(published_stochastic, probes=1),
+            "published, K = min(10, d)": partial(published_stochastic, probes=K),
+            "jacfwd and slogdet": naive,
+        }
+        objective = self._objective(volumes[name])
+        return lambda: self._step(objective, x, 4 if name.endswith("quarters") else 1)
+
+    def _objective(self, volume: Callable[..., tuple[Tensor, Tensor]], share: float = 1.0) -> Objective:
+        return Objective(self.flow, volume, BETA, share)  # type: ignore[arg-type]
+
+
+def naive(flow: Manifold, z: Tensor) -> tuple[Tensor, Tensor]:
+    """(f(z), ½ log det JᵀJ) as anybody would write it: jacfwd of the decoder, slogdet of the Gram matrix."""
+
+    def decode(one: Tensor) -> tuple[Tensor, Tensor]:
+        x: Tensor = flow.decode(one.unsqueeze(0)).squeeze(0)
+        return x.flatten(), x
+
+    J, x = torch.func.vmap(torch.func.jacfwd(decode, has_aux=True))(z)
+    return x, 0.5 * torch.linalg.slogdet(J.mT @ J).logabsdet
+
+
+def _square_step(case: Case, x: Tensor) -> Step:
+    """Maximum likelihood of a RealNVP of zuko's on all D columns, with the same networks."""
+    flow = RealNVP(case.D, transforms=case.layers, hidden_features=case.hidden)
+    optimiser = torch.optim.Adam(flow.parameters(), lr=0.0, fused=True)
+
+    def step() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        (-flow().log_prob(x.flatten(1)).mean()).backward()
+        optimiser.step()
+
+    return step
+
+
+def _free_form_step(case: Case, flow: RectangularFlow, x: Tensor) -> Step:
+    r"""A free-form injective flow with as many weights: encoder g, decoder f, and one probe v of the biased surrogate.
+
+    .. math:: \beta\|x - f(g(x))\|^2 - \log p(z) - \mathtt{stop\_gradient}(v^\top f'(z))\, g'(x) v
+    """
+    count = sum(p.numel() for p in flow.ambient.parameters())
+    width = max(8, round(math.sqrt(count / 6)))
+    encoder, decoder = (_mlp(a, width, b) for a, b in ((case.D, case.d), (case.d, case.D)))
+    parameters = [*encoder.parameters(), *decoder.parameters()]
+    optimiser = torch.optim.Adam(parameters, lr=0.0, fused=True)
+    flat = x.flatten(1)
+
+    def step() -> None:
+        optimiser.zero_grad(set_to_none=True)
+        v = torch.nn.functional.normalize(torch.randn_like(flat[:, : case.d]), dim=1) * math.sqrt(case.d)
+        leaf = flat.clone().requires_grad_()
+        z = encoder(leaf)
+        (pulled,) = torch.autograd.grad(z, leaf, v, create_graph=True)  # vᵀ g′(x)
+        pushed = torch.func.jvp(decoder, (z.detach(),), (v,))[1]
+        x_hat = decoder(z)
+        error = (flat - x_hat).square().sum(dim=1)
+        surrogate = (pulled * pushed.detach()).sum(dim=1)
+        (BETA * error + 0.5 * z.square().sum(dim=1) - surrogate).mean().backward()
+        optimiser.step()
+
+    return step
+
+
+def _mlp(inputs: int, width: int, outputs: int) -> nn.Sequential:
+    sizes = (inputs, width, width, width, width, outputs)
+    layers: list[nn.Module] = []
+    for a, b in pairwise(sizes):
+        layers += [nn.Linear(a, b), nn.SiLU()]
+    return nn.Sequential(*layers[:-1])

@@ -1,0 +1,261 @@
+"""The groups of ``rnf bench``: each measures rows of numbers, and says how to draw them."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...training.objective import Objective
+from ...training.setup import threads_for
+from ...training.variance import adam_weights, moved
+from ...volume import Exact, Stochastic
+from ...volume.exact import two_log_volumes
+from ..published import published_exact
+from .baselines import BETA, Bench, naive
+from .cases import CASES, Case
+from .counting import count, counting
+from .memory import memory_of
+from .rounds import in_turns
+
+Row = dict[str, Any]
+TABLES = ("circle", "power", "gas", "hepmass", "miniboone")
+_OURS = ("reconstruction only", "auto", "exact", "K = 1", "K = min(10, d)")
+_PUBLISHED = ("published, exact", "published, K = 1")
+_OTHERS = ("jacfwd and slogdet", "square zuko flow", "free-form surrogate", "bare products")
+
+
+class Group(NamedTuple):
+    """What is measured and how it is drawn: ``y`` against ``x``, a line or a bar for each ``by``."""
+
+    title: str
+    measure: Callable[[Sequence[str], int], list[Row]]
+    x: str
+    y: str
+    by: str
+    cases: tuple[str, ...]
+    note: str
+    bars: bool = False
+
+
+def _step(cases: Sequence[str], rounds: int) -> list[Row]:
+    rows: list[Row] = []
+    for name in cases:
+        case, bench = CASES[name], Bench(CASES[name])
+        names = [*_OURS, *(() if name == "large" else (*_PUBLISHED, *_OTHERS))]
+        names += ["K = 1, pcg"] if name == "large" else []
+        with threads_for(bench.flow, case.batch):
+            found = in_turns(bench.steps(names), rounds)
+        chosen = bench.choice()
+        for method, times in found.items():
+            row = {"case": name, "D": case.D, "d": case.d, "rows": case.batch, "method": method, **times.numbers()}
+            row["over_reconstruction"] = times.over(found["reconstruction only"])
+            if "published, exact" in found:
+                row["published_exact_over_this"] = found["published, exact"].over(times)
+            row["variance_ratio"] = chosen.ratio if method == "auto" else None
+            row["choice"] = chosen.text(case.batch).split(":")[0] if method == "auto" else ""
+            rows.append(row)
+    return rows
+
+
+def _density(cases: Sequence[str], rounds: int) -> list[Row]:
+    rows: list[Row] = []
+    for name in cases:
+        case, bench = CASES[name], Bench(CASES[name], steps=1)
+        flow = bench.flow
+        with torch.no_grad():
+            z = flow.encode(bench.x)
+
+        def ours(flow: Any = flow, z: Tensor = z) -> None:
+            two_log_volumes(flow, flow.in_model_units, z)
+
+        def published(flow: Any = flow, z: Tensor = z) -> None:
+            with torch.no_grad():
+                published_exact(flow, z)
+
+        def plain(flow: Any = flow, z: Tensor = z) -> None:
+            with torch.no_grad():
+                naive(flow, z)
+
+        found = in_turns({"ours": ours, "published": published, "jacfwd and slogdet": plain}, rounds)
+        for method, times in found.items():
+            row = {"case": name, "D": case.D, "d": case.d, "rows": case.batch, "method": method, **times.numbers()}
+            rows.append({**row, "over_ours": times.over(found["ours"])})
+    return rows
+
+
+def _memory(cases: Sequence[str], rounds: int) -> list[Row]:
+    rows: list[Row] = []
+    for name in cases:
+        methods = ("published, exact", "exact", "exact, in quarters", "auto", "K = 1", "reconstruction only")
+        used = {method: memory_of(name, method) for method in methods}
+        bench = Bench(CASES[name], steps=1)
+        found = in_turns(bench.steps(["exact", "exact, in quarters"]), rounds)
+        for method, mib in used.items():
+            theirs = used["published, exact"]
+            share = mib / theirs if mib is not None and theirs else None
+            times = found.get(method)
+            over = None if times is None else times.over(found["exact"])
+            rows.append({"case": name, "method": method, "mib": mib, "of_published": share, "time_over_exact": over})
+    return rows
+
+
+def _variance(cases: Sequence[str], rounds: int) -> list[Row]:
+    """Noise of the volume's gradient against K, weighted as Adam weighs it, and products counted, at each case."""
+    rows: list[Row] = []
+    for name in cases:
+        bench = Bench(CASES[name])
+        d, x = CASES[name].d, bench.x[:64]
+        objective = Objective(bench.flow, Exact(), BETA)
+        parameters = moved(objective)
+        weights = [1.0 if w is None else w for w in adam_weights(bench.optimiser, parameters)]
+        exact = _gradient(objective, x, Exact(codimension="never"), parameters)
+        size = sum(float((w * g.square()).sum()) for w, g in zip(weights, exact, strict=True))
+        counter = counting(bench.flow)
+        with torch.no_grad():
+            z = counter.encode(x)
+        for distribution in ("orthonormal", "gaussian", "rademacher"):
+            for K in sorted({1, 2, 4, 8, 16, d}):
+                if d < K:
+                    continue
+                method = Stochastic(K, distribution, generator=torch.Generator().manual_seed(K))
+                noise = []
+                for _ in range(max(4, rounds)):
+                    found = _gradient(objective, x, method, parameters)
+                    pairs = zip(weights, found, exact, strict=True)
+                    noise.append(sum(float((w * (a - b).square()).sum()) for w, a, b in pairs) / size)
+                rows.append({"case": name, "distribution": distribution, "K": K, "noise": statistics.mean(noise)})
+        for label, volume in (
+            ("exact", Exact(codimension="never")),
+            ("K = 1, direct", Stochastic(1)),
+            ("K = 1, cg", Stochastic(1, solver="cg")),
+            ("K = 1, pcg", Stochastic(1, solver="pcg")),
+            ("published, exact", published_exact),
+        ):
+            counted = count(partial(_backward, volume, counter, z), len(z))
+            rows.append({"case": name, "products": label, **counted})
+    return rows
+
+
+def _backward(volume: Any, flow: Any, z: Tensor) -> None:
+    volume(flow, z)[1].sum().backward()
+
+
+def _gradient(objective: Objective, x: Tensor, volume: Any, parameters: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(objective.apart(x, volume)[1], parameters, allow_unused=True, materialize_grads=True)
+
+
+def _growth(cases: Sequence[str], rounds: int) -> list[Row]:
+    """A step against d at D = 2d, 64 rows, four couplings of (128, 128)."""
+    rows: list[Row] = []
+    for d in (2, 8, 32, 128):
+        case = Case(2 * d, d, 64, hidden=(128, 128), layers=4, latent_hidden=None)
+        bench = Bench(case, steps=20)
+        names = ["reconstruction only", "auto", "exact", "K = 1", "K = 1, pcg", "published, exact"]
+        for method, times in in_turns(bench.steps(names), rounds).items():
+            rows.append({"d": d, "D": 2 * d, "method": method, **times.numbers()})
+    return rows
+
+
+def _threads(cases: Sequence[str], rounds: int) -> list[Row]:
+    rows: list[Row] = []
+    for name in cases:
+        bench = Bench(CASES[name], steps=5)
+        for threads in (1, 2):
+            with _with_threads(threads):
+                found = in_turns(bench.steps(["reconstruction only", "auto", "exact"]), rounds)
+            for method, times in found.items():
+                rows.append({"case": name, "threads": threads, "method": method, **times.numbers()})
+    return rows
+
+
+@contextmanager
+def _with_threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _quality(cases: Sequence[str], rounds: int) -> list[Row]:
+    """Validation scores against CPU seconds: our presets with auto and exact, and the published settings."""
+    from ...runs.build import build_flow
+    from ...runs.prepared import prepare
+    from ...settings import FitSettings, read_preset
+    from ...training import fit
+
+    rows: list[Row] = []
+    for name in cases:
+        methods: dict[str, tuple[str, dict[str, Any]]] = {
+            "ours, auto": (name, {"volume": "auto"}),
+            "ours, exact": (name, {"volume": "exact", "volume_fraction": 1.0}),
+            "published": (f"{name}-published", {}),
+        }
+        for method, (preset, change) in methods.items():
+            settings = FitSettings.from_flat(
+                {**change, "epochs": 4 * rounds, "epoch_rows": 10_000}, read_preset(preset)
+            )
+            data = prepare(settings.data, settings.model.latent_dim, settings.training.seed)
+            flow = build_flow(settings.model, data.train, 0, start_latent=not settings.training.start_latent)
+            curve: list[Row] = []
+            started = time.process_time()
+
+            def note(run: Any, curve: list[Row] = curve, started: float = started) -> None:
+                line = run.history[-1]
+                spent = time.process_time() - started
+                curve.append({"cpu": spent, "nll": line.negative_log_likelihood, "error": line.reconstruction})
+
+            fit(flow, data.train, settings.training, validation=data.validation, on_epoch=note)
+            rows += [{"case": name, "method": method, **line} for line in curve]
+    return rows
+
+
+GROUPS: dict[str, Group] = {
+    "step": Group(
+        "One training step",
+        _step,
+        "case",
+        "over_reconstruction",
+        "method",
+        TABLES,
+        "CPU seconds of a step over those of one without the likelihood; K = min(10, d) has no more probes than d.",
+        bars=True,
+    ),
+    "density": Group(
+        "Exact log-volumes", _density, "case", "over_ours", "method", TABLES, "CPU seconds over ours.", True
+    ),
+    "memory": Group(
+        "Memory of a step",
+        _memory,
+        "case",
+        "of_published",
+        "method",
+        TABLES,
+        "Extra peak of one step in a process of its own, over that of the exact algorithm as published.",
+        bars=True,
+    ),
+    "variance": Group(
+        "Noise of the stochastic gradient",
+        _variance,
+        "K",
+        "noise",
+        "distribution",
+        ("miniboone",),
+        "Squared error of the volume's gradient on 64 rows over its square, weighted as Adam weighs it; products counted.",
+    ),
+    "growth": Group("Growth with d", _growth, "d", "cpu_seconds", "method", (), "D = 2d, 64 rows."),
+    "threads": Group(
+        "Threads", _threads, "threads", "wall_seconds", "method", ("miniboone",), "Wall time of a step.", bars=True
+    ),
+    "quality": Group(
+        "Time to quality", _quality, "cpu", "nll", "method", ("power", "miniboone"), "Validation rows, CPU seconds."
+    ),
+}
