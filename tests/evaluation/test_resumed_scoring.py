@@ -47,7 +47,7 @@ def scoring(folder, model="model", data="new.csv", **options):
 @pytest.fixture
 def killed_after(monkeypatch):
     """Begins to score, and is killed after so many parts of five rows."""
-    monkeypatch.setattr(module, "_AT_ONCE", 5)
+    monkeypatch.setattr(module, "AT_ONCE", 5)
     monkeypatch.setattr(spool, "_SECONDS", 0.0)
 
     def begin(scoring, path, parts, **options):

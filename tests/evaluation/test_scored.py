@@ -116,7 +116,7 @@ def test_scores_are_the_same_however_many_are_in_memory(saved, tmp_path, monkeyp
     _, _, folder = saved
     run, options = rnf.SavedRun(folder / "model"), {"drop_invalid": True, "ids": ["name"], "reasons": True}
     whole = score_file(run, str(folder / "new.csv"), **options)
-    monkeypatch.setattr(scored_module, "_AT_ONCE", 4)
+    monkeypatch.setattr(scored_module, "AT_ONCE", 4)
     ticks = []
     written = write_scores(open_scoring(run, str(folder / "new.csv"), **options), tmp_path / "a.npz", ticks.append)
     assert (written.rows, sum(ticks)) == (11, 11)

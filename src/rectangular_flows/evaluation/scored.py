@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from .._version import __version__
 from ..data.datasets import place_of
@@ -22,11 +21,13 @@ from ..data.tables import read_text_columns, table_suffix, write_parts, write_ta
 from ..metrics.arrays import Array
 from ..runs.saved import SavedRun
 from ..storage.spool import spooled
-from .explain import Explanation, Reason, UnusualRow, explain
+from .explain import Explanation, UnusualRow, explain
 from .scores import SCORES, score_rows
+from .totals import SHOWN, Totals, Written
 
-_AT_ONCE, _BATCH = 10_000, 5_000  # rows of a part, and rows that the model is given at once
-_SHOWN = 5  # unusual rows
+AT_ONCE = 10_000
+"""Rows of a part: what a row is scored with is the same, wherever the scoring begins."""
+_BATCH = 5_000  # rows that the model is given at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ class ScoredRows:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_table(path, list(self.columns), np.stack(list(self.columns.values()), axis=1), text=self.texts)
 
-    def most_unusual(self, count: int = _SHOWN) -> list[UnusualRow]:
+    def most_unusual(self, count: int = SHOWN) -> list[UnusualRow]:
         """The most unusual rows and why; none without an explanation."""
 
         def name(row: int) -> str:
@@ -67,6 +68,7 @@ class Scoring:
     Attributes:
         run: a run, or a saved estimator or detector.
         rows: of shape (*data_shape); they may be on disk.
+        source: where they come from.
         notes: what the reader should know.
         coordinates: whether to give the coordinates on the manifold too.
         reasons: whether to explain.
@@ -74,6 +76,7 @@ class Scoring:
 
     run: SavedRun
     rows: RowStream
+    source: str
     notes: list[str] = field(default_factory=list)
     coordinates: bool = False
     reasons: bool = False
@@ -94,23 +97,20 @@ class Scoring:
         return {
             "the data": self.rows.digest(),
             "the model": self.run.fingerprint,
-            "--coordinates, --explain, --id or --drop-invalid": [self.columns, list(self.texts), len(self.rows)],
+            "--coordinates, --explain, --id or --drop-invalid": [list(self.columns), list(self.texts)],
             "the version of rnf or of torch": [__version__, str(torch.__version__)],
         }
 
-    def parts(
-        self, tick: Callable[[int], None] | None = None, start: int = 0, texts: bool = True
-    ) -> Iterator[ScoredRows]:
+    def parts(self, tick: Callable[[int], None] | None = None, start: int = 0) -> Iterator[ScoredRows]:
         """The scores of all rows, part by part.
 
         Args:
             tick: called with the number of rows after each batch.
             start: the first of them (0-based): a multiple of the rows of a part.
-            texts: whether to give the texts too.
         """
         cells = self.rows.cells()
-        for part in self.rows.parts(_AT_ONCE, start):
-            yield self._part(part, cells.at(part.numbers) if texts else {}, tick)
+        for part in self.rows.parts(AT_ONCE, start):
+            yield self._part(part, cells.at(part.numbers), tick)
 
     def written_texts(self, cells: Cells, numbers: Array) -> dict[str, list[str]]:
         """The texts of rows by the names under which they are written."""
@@ -131,21 +131,7 @@ class Scoring:
         return ScoredRows(columns, {f"id_{k}" if k in columns else k: v for k, v in texts.items()}, [], why)
 
 
-@dataclass(frozen=True)
-class Written:
-    """What there is to say of scores that were written.
-
-    Attributes:
-        rows: how many.
-        means: of the log-density and the reconstruction error of the rows where both are finite.
-        notes: what the reader should know.
-        most_unusual: rows, and why.
-    """
-
-    rows: int
-    means: dict[str, float]
-    notes: list[str]
-    most_unusual: list[UnusualRow]
+Engine = Callable[[Scoring, Callable[[int], None] | None, int], Iterator[ScoredRows]]
 
 
 def open_scoring(
@@ -199,7 +185,7 @@ def open_scoring(
     if run.calibration is None:
         how = f"the run was not finished: rnf fit --resume {run.path}" if run.trained else "it was saved without one"
         notes.append(f"no outlier_score, which needs a calibration; {how}")
-    return Scoring(run, rows, notes, coordinates, reasons)
+    return Scoring(run, rows, source, notes, coordinates, reasons)
 
 
 def score_file(
@@ -218,7 +204,7 @@ def score_file(
     columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
     texts = {name: [cell for part in parts for cell in part.texts[name]] for name in parts[0].texts}
     why = [part.explanation for part in parts if part.explanation is not None]
-    notes = [*_far(int(_broken(columns).sum())), *scoring.notes]
+    notes = [*Totals().plus(columns).notes, *scoring.notes]
     return ScoredRows(columns, texts, notes, Explanation.cat(why) if why else None)
 
 
@@ -230,6 +216,7 @@ def write_scores(
     resume: bool = False,
     restart: bool = False,
     resumed: Callable[[int], None] | None = None,
+    engine: Engine | None = None,
 ) -> Written:
     """Score rows and write the scores as a table, by the suffix of the path, with few of them in memory at a time.
 
@@ -243,6 +230,7 @@ def write_scores(
         resume: continue where unfinished work stopped, if there is any.
         restart: throw it away, if there is any.
         resumed: called with the number of rows that were done before, if there are any.
+        engine: what scores them, with the arguments of :meth:`Scoring.parts`; None: this process.
 
     Raises:
         UnfinishedError: it is of other data, another model or other options; or neither was asked for.
@@ -251,65 +239,14 @@ def write_scores(
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = scoring.columns
     with spooled(path, len(columns), scoring.key, resume=resume, restart=restart) as spool:
-        totals = _Totals.of(spool.state)
+        totals = Totals.of(spool.state)
         if resumed is not None and spool.rows:
             resumed(spool.rows)
-        for part in scoring.parts(tick, spool.rows, scoring.reasons):
-            totals = totals.plus(part)
+        for part in (engine or Scoring.parts)(scoring, tick, spool.rows):
+            totals = totals.plus(part.columns, part.most_unusual())
             spool.add(np.stack(list(part.columns.values()), axis=1), asdict(totals))
         cells, names = scoring.rows.cells(), tuple(scoring.texts.values())
         with write_parts(path, columns, spool.rows, np.dtype(np.float64), names) as write:
-            for values in spool.parts(_AT_ONCE):
+            for values in spool.parts(AT_ONCE):
                 write(values, scoring.written_texts(cells, values[:, 0]))
-    return Written(spool.rows, totals.means, [*_far(totals.broken), *scoring.notes], totals.most_unusual)
-
-
-@dataclass(frozen=True)
-class _Totals:
-    """What is to be said in the end of the rows so far."""
-
-    log_density: float = 0.0
-    reconstruction_error: float = 0.0
-    finite: int = 0
-    broken: int = 0
-    most_unusual: list[UnusualRow] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, state: dict[str, Any]) -> _Totals:
-        """The inverse of ``asdict``."""
-        unusual = [
-            UnusualRow(**{**row, "reasons": [Reason(**reason) for reason in row["reasons"]]})
-            for row in state.get("most_unusual", ())
-        ]
-        return cls(**{**state, "most_unusual": unusual})
-
-    def plus(self, part: ScoredRows) -> _Totals:
-        fine = ~_broken(part.columns)
-        return _Totals(
-            self.log_density + float(part.columns["log_density"][fine].sum()),
-            self.reconstruction_error + float(part.columns["reconstruction_error"][fine].sum()),
-            self.finite + int(fine.sum()),
-            self.broken + int((~fine).sum()),
-            sorted([*self.most_unusual, *part.most_unusual()], key=lambda row: -row.score)[:_SHOWN],
-        )
-
-    @property
-    def means(self) -> dict[str, float]:
-        return {
-            name: getattr(self, name) / self.finite if self.finite else float("nan")
-            for name in ("log_density", "reconstruction_error")
-        }
-
-
-def _broken(columns: dict[str, Array]) -> NDArray[np.bool_]:
-    """Rows for which the model overflows."""
-    return ~(np.isfinite(columns["log_density"]) & np.isfinite(columns["reconstruction_error"]))
-
-
-def _far(count: int) -> list[str]:
-    if not count:
-        return []
-    return [
-        f"no finite log-density under the model: {count} row{'s' * (count != 1)}, far from its data. Log-density -inf, and "
-        "the smallest p-value there is; the means are those of the other rows"
-    ]
+    return Written(spool.rows, totals, [*totals.notes, *scoring.notes])
