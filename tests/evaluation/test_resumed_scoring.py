@@ -82,6 +82,25 @@ def test_resumed_scores_are_the_same_bit_for_bit(made, tmp_path, killed_after, s
     assert sorted(os.listdir(tmp_path)) == sorted([path.name, f"whole.{suffix}"])
 
 
+def test_the_format_of_the_rows_changes_no_bit(made, tmp_path, killed_after, monkeypatch):
+    """Nor do the parts in which a reader gives them, nor where a resumed scoring begins."""
+    pytest.importorskip("pyarrow")
+    X = np.load(made / "new.npy")
+    write_table(tmp_path / "x.parquet", ["x1", "x2", "x3"], X)
+    np.save(tmp_path / "fortran.npy", np.asfortranarray(X))
+    found = []
+    for size, name in ((2**16, made / "new.npy"), (7, "x.parquet"), (7, "fortran.npy"), (3, made / "new.npy")):
+        monkeypatch.setattr("rectangular_flows.data._arrays._BATCH_ROWS", size)
+        opened = open_scoring(rnf.SavedRun(made / "model"), str(tmp_path / name), coordinates=True)
+        if size == 7:
+            killed_after(opened, tmp_path / "a.npy", 3)
+        write_scores(opened, tmp_path / "a.npy", resume=True)
+        found.append((tmp_path / "a.npy").read_bytes())
+        part = next(opened.rows.parts(5))
+        assert part.rows.flags.c_contiguous
+    assert len(set(found)) == 1
+
+
 def test_what_changed_is_not_resumed(made, tmp_path, killed_after):
     path = tmp_path / "a.csv"
     path.write_text("before")

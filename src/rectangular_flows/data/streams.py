@@ -147,9 +147,9 @@ class FileRows(RowStream):
             while sum(len(part.numbers) for part in held) >= at_once:
                 whole = _joined(held)
                 held = [Part(whole.numbers[at_once:], whole.rows[at_once:])]
-                yield Part(whole.numbers[:at_once], whole.rows[:at_once])
+                yield _in_rows(whole.numbers[:at_once], whole.rows[:at_once])
         if held and len((whole := _joined(held)).numbers):
-            yield whole
+            yield _in_rows(*whole)
 
     def _valid(self, start: int) -> Iterator[Part]:
         """The valid rows from one on, in parts of any size."""
@@ -186,6 +186,11 @@ class _FileCells(Cells):
             raise DataError(f"{missing} Has it changed?")
         index, self._read = numbers.astype(int) - 1 - self._read, last
         return {name: [block[i][k] for i in index] for k, name in enumerate(self._names)}
+
+
+def _in_rows(numbers: Array, rows: Rows) -> Part:
+    """With the cells of a row side by side: sums over them are rounded otherwise where they are not."""
+    return Part(numbers, np.ascontiguousarray(rows))
 
 
 def _joined(parts: Sequence[Part]) -> Part:
