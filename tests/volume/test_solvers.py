@@ -10,15 +10,25 @@ import torch
 from rectangular_flows import RectangularFlow, flows
 from rectangular_flows.errors import NonFiniteError, NotConvergedWarning
 from rectangular_flows.flows.injection import linearize_through
-from rectangular_flows.volume import CG, PCG, Direct, Stochastic, draw_probes, register_solver
+from rectangular_flows.volume import (
+    CG,
+    PCG,
+    Direct,
+    Exact,
+    RouletteCG,
+    Stochastic,
+    conjugate_gradient,
+    draw_probes,
+    register_solver,
+)
 from rectangular_flows.volume.solvers import SOLVERS, solver_name
 
-from .helpers import gradient, make_flow, reference
+from .helpers import gradient, make_flow, reference, with_condition
 
 
 def tight(name, dtype=torch.float64):
     """The solver of that name, as exact as the precision allows where it has a tolerance."""
-    settings = {"tol": 1e-13 if dtype == torch.float64 else 1e-6, "max_iter": 100}
+    settings = {"tol": 1e-13 if dtype == torch.float64 else 1e-6, "max_iter": 100, "keep": 1.0}
     made = SOLVERS[name]
     return made(**{key: value for key, value in settings.items() if key in inspect.signature(made).parameters})
 
@@ -138,9 +148,9 @@ def test_a_solver_of_ones_own(monkeypatch):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Stochastic(solver="gmres"), "solver among direct, cg, pcg; got 'gmres'"),
-        (lambda: Stochastic(tol=1e-3), "tol is for cg and pcg; got solver 'direct'"),
-        (lambda: Stochastic(max_iter=3), "max_iter is for cg and pcg"),
+        (lambda: Stochastic(solver="gmres"), "solver among direct, cg, pcg, roulette; got 'gmres'"),
+        (lambda: Stochastic(tol=1e-3), "tol is for cg, pcg and roulette; got solver 'direct'"),
+        (lambda: Stochastic(max_iter=3), "max_iter is for cg, pcg and roulette"),
         (lambda: Stochastic(solver=CG(), tol=1e-3), r"tol is for a solver given by name"),
         (lambda: Stochastic(solver="cg", tol=-1.0), "expected tol ≥ 0 and max_iter ≥ 1; got -1.0"),
         (lambda: PCG(max_iter=0), "max_iter ≥ 1"),
@@ -149,3 +159,75 @@ def test_a_solver_of_ones_own(monkeypatch):
 def test_mistakes_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+# --- stopping at random
+
+
+@pytest.mark.parametrize("condition", [3.0, 300.0])
+@pytest.mark.parametrize(("least", "keep"), [(1, 0.5), (3, 0.8), (2, 0.0)])
+def test_roulette_loses_nothing_on_average(condition, least, keep):
+    """Over all numbers of iterations, each with its probability: no draws, no noise."""
+    n = 12
+    J = with_condition(20, n, condition, torch.float64, batch=3)
+    A, b = J.mT @ J, torch.randn(3, n, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+    def product(u):
+        return (A @ u.unsqueeze(-1)).squeeze(-1)
+
+    solver = RouletteCG(tol=1e-14, max_iter=60, least=least, keep=keep)
+    survival = solver.survival(n)
+    assert len(survival) == 60
+    assert survival[: least + 1] == [1.0] * least + [keep]
+    mean = torch.zeros_like(b)
+    for steps in range(1, 61):
+        chance = survival[steps - 1] - (survival[steps] if steps < 60 else 0.0)
+        if chance:
+            weights = [1 / share for share in survival[:steps]]
+            mean += chance * conjugate_gradient(product, b, tol=1e-14, weights=weights).solution
+    last = 60 if keep else least  # without a chance to go on, it is conjugate gradients of so many steps
+    expected = conjugate_gradient(product, b, tol=1e-14, max_iter=last).solution
+    torch.testing.assert_close(mean, expected, rtol=1e-9, atol=1e-9)
+    if keep:
+        torch.testing.assert_close(mean, torch.linalg.solve(A, b), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("stretched", [1.0, 30.0])
+def test_roulette_is_unbiased_over_draws(stretched):
+    """The gradient's mean over draws against the exact one, in standard errors; at bad conditioning too."""
+    d, draws = 6, 100
+    stretch = flows.Standardise(torch.zeros(9), torch.logspace(0, torch.tensor(stretched).log10().item(), 9))
+    flow = RectangularFlow(make_flow(9, d, layers=2, hidden=(6,)).ambient, flows.Identity(d), outer=stretch).double()
+    z = torch.randn(64, d, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    solver = RouletteCG(tol=1e-12, max_iter=40, least=3, keep=0.7, generator=torch.Generator().manual_seed(1))
+    method = Stochastic(1, "orthonormal", solver, generator=torch.Generator().manual_seed(2))
+    exact = gradient(Exact()(flow, z)[1].mean(), flow)
+    found = torch.stack([gradient(method(flow, z)[1].mean(), flow) for _ in range(draws)])
+    error = found.std(dim=0) / draws**0.5
+    moving = error > 1e-9 * error.max()
+    scores = ((found.mean(dim=0) - exact) / error)[moving]
+    assert len(scores) > 100
+    assert float(scores.square().mean()) < 2.5
+    if stretched > 1:  # as many iterations and no more are not enough, and this test would notice
+        short = RouletteCG(tol=1e-12, least=3, keep=0.0)
+        fixed = Stochastic(1, "orthonormal", short, generator=torch.Generator().manual_seed(2))
+        biased = torch.stack([gradient(fixed(flow, z)[1].mean(), flow) for _ in range(draws)])
+        off = ((biased.mean(dim=0) - exact) / (biased.std(dim=0) / draws**0.5))[moving]
+        assert float(off.square().mean()) > 4
+
+
+def test_roulette_takes_fewer_iterations():
+    flow, z = make_flow(40, 32), torch.randn(4, 32, dtype=torch.float64)
+    solver = RouletteCG(tol=1e-10, least=4, keep=0.5, generator=torch.Generator().manual_seed(0))
+    taken = [int(solved(solver, flow, z)[1].iterations.max()) for _ in range(30)]
+    assert min(taken) == 4
+    assert 4 < sum(taken) / 30 < 6.5  # 5 on average
+    assert solver.expected_iterations(32) == 5.0
+    again = RouletteCG(tol=1e-10, least=4, keep=0.5, generator=torch.Generator().manual_seed(0))
+    assert [int(solved(again, flow, z)[1].iterations.max()) for _ in range(5)] == taken[:5]
+
+
+@pytest.mark.parametrize("settings", [{"least": 0}, {"keep": 1.5}, {"keep": -0.1}])
+def test_impossible_roulette(settings):
+    with pytest.raises(ValueError, match="least ≥ 1 and 0 ≤ keep ≤ 1"):
+        RouletteCG(**settings)

@@ -51,7 +51,20 @@ class Iterations:
     max_iterations: int | None = None
 
 
-SOLVERS: dict[str, type] = {"direct": Nothing, "cg": Iterations, "pcg": Iterations}
+@dataclass(frozen=True)
+class RouletteIterations(Iterations):
+    """Of conjugate gradients that stop at random.
+
+    Args:
+        least_iterations: iterations that are always taken.
+        continuation: probability of each iteration after those, given the one before.
+    """
+
+    least_iterations: int = 5
+    continuation: float = 0.8
+
+
+SOLVERS: dict[str, type] = {"direct": Nothing, "cg": Iterations, "pcg": Iterations, "roulette": RouletteIterations}
 
 
 @dataclass(frozen=True)
@@ -61,8 +74,8 @@ class StochasticVolume:
     Args:
         probes: random tangents for each row.
         distribution: how the probes are drawn: "orthonormal", "gaussian" (as published) or "rademacher".
-        solver: how the linear equations are solved: "direct", "cg" (conjugate gradients, as published) or "pcg"
-            (preconditioned conjugate gradients).
+        solver: how the linear equations are solved: "direct", "cg" (conjugate gradients, as published), "pcg"
+            (preconditioned conjugate gradients) or "roulette" (conjugate gradients that stop at random, without a bias).
     """
 
     probes: int = 1
@@ -88,7 +101,7 @@ VOLUMES: dict[str, type] = {"exact": ExactVolume, "stochastic": StochasticVolume
 
 def build_volume(chosen: Chosen) -> Auto | Exact | Stochastic:
     """The volume method of these settings."""
-    from ..volume import Auto, Exact, Stochastic
+    from ..volume import Auto, Exact, RouletteCG, Stochastic
 
     settings = chosen.settings
     if isinstance(settings, AutoVolume):
@@ -96,13 +109,16 @@ def build_volume(chosen: Chosen) -> Auto | Exact | Stochastic:
     if isinstance(settings, ExactVolume):
         return Exact(settings.bundle_size, settings.codimension)
     name, solver = settings.solver
+    if isinstance(solver, RouletteIterations):
+        roulette = RouletteCG(*(getattr(solver, f.name) for f in fields(solver)))
+        return Stochastic(settings.probes, settings.distribution, roulette)
     limits = (solver.tolerance, solver.max_iterations) if isinstance(solver, Iterations) else ()
     return Stochastic(settings.probes, settings.distribution, name, *limits)
 
 
 def describe_volume(volume: Any) -> Chosen:
     """The settings of a volume method; a class of your own is recorded by its name."""
-    from ..volume import CG, Auto, Exact, Stochastic
+    from ..volume import CG, Auto, Exact, RouletteCG, Stochastic
     from ..volume.solvers import solver_name
 
     if isinstance(volume, Auto):
@@ -112,8 +128,10 @@ def describe_volume(volume: Any) -> Chosen:
     if isinstance(volume, Stochastic):
         name: str = solver_name(volume.solver)
         kind = SOLVERS.get(name, Nothing)
-        limits = (volume.solver.tol, volume.solver.max_iter) if isinstance(volume.solver, CG) else ()
-        solver = Chosen(name, kind(*limits) if kind is Iterations else kind())
+        limits: tuple[Any, ...] = (volume.solver.tol, volume.solver.max_iter) if isinstance(volume.solver, CG) else ()
+        if isinstance(volume.solver, RouletteCG):
+            limits = (*limits, volume.solver.least, volume.solver.keep)
+        solver = Chosen(name, kind(*limits) if issubclass(kind, Iterations) else kind())
         return Chosen("stochastic", StochasticVolume(volume.probes, volume.distribution, solver))
     return Chosen(type(volume).__name__, Nothing())
 

@@ -5,7 +5,7 @@ from .bundle import log_volume
 from .codimension import codimension_log_volume
 from .conjugate_gradient import Solution, conjugate_gradient
 from .exact import Exact
-from .solvers import CG, PCG, Direct, Solver, register_solver
+from .solvers import CG, PCG, Direct, RouletteCG, Solver, register_solver
 from .stochastic import Stochastic, draw_probes
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "Auto",
     "Direct",
     "Exact",
+    "RouletteCG",
     "Solution",
     "Solver",
     "Stochastic",

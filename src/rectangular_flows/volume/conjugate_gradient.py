@@ -8,6 +8,7 @@ The paper's algorithm, as printed, starts from r₀ = −ε and so returns −A�
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -38,6 +39,7 @@ def conjugate_gradient(
     tol: float = 1e-5,
     max_iter: int | None = None,
     preconditioner: TangentMap | None = None,
+    weights: Sequence[float] | None = None,
 ) -> Solution:
     """Solve A u = b for every leading index of ``rhs``.
 
@@ -50,6 +52,8 @@ def conjugate_gradient(
         tol: relative residual to reach.
         max_iter: most products for any problem; 2n unless given.
         preconditioner: r ↦ Pr with P ≈ A⁻¹ symmetric positive definite.
+        weights: of the steps, as many as are taken at most, for a random truncation. The residual is then that of the
+            recursion, which the weights leave alone.
 
     Example:
         >>> import torch
@@ -58,6 +62,7 @@ def conjugate_gradient(
         tensor([[1.0000, 1.0000]])
     """
     limit = 2 * rhs.shape[-1] if max_iter is None else max_iter
+    factors = [1.0] * limit if weights is None else weights
     precondition = preconditioner or (lambda r: r)
     scale = rhs.norm(dim=-1)
     u = torch.zeros_like(rhs)
@@ -69,14 +74,14 @@ def conjugate_gradient(
     residual = torch.where(scale > 0, residual, torch.zeros_like(scale))
     active = residual > tol
     iterations = torch.zeros_like(scale, dtype=torch.long)
-    for _ in range(limit):
+    for factor in factors:
         if not bool(active.any()):
             break
         v = product(q)
         curvature = (q * v).sum(dim=-1)
         active = active & (curvature > 0) & torch.isfinite(curvature)
         alpha = torch.where(active, rho / curvature, torch.zeros_like(rho)).unsqueeze(-1)
-        u = torch.where(active.unsqueeze(-1), u + alpha * q, u)
+        u = torch.where(active.unsqueeze(-1), u + factor * alpha * q, u)
         r = torch.where(active.unsqueeze(-1), r - alpha * v, r)
         residual = torch.where(active, r.norm(dim=-1) / scale, residual)
         iterations = iterations + active
@@ -86,6 +91,8 @@ def conjugate_gradient(
         beta = torch.where(active, new_rho / rho, torch.zeros_like(rho)).unsqueeze(-1)
         q = torch.where(active.unsqueeze(-1), y + beta * q, q)
         rho = torch.where(active, new_rho, rho)
+    if weights is not None:
+        return Solution(u, iterations, residual, residual <= 2 * tol)
     # in low precision the residual of the recursion may be too small: one more product gives the true one
     true = torch.where(scale > 0, (rhs - product(u)).norm(dim=-1) / scale, torch.zeros_like(scale))
     return Solution(u, iterations, true, true <= 2 * tol)
