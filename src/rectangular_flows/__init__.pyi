@@ -2,6 +2,7 @@ from . import densities as densities
 from . import errors as errors
 from . import flows as flows
 from . import volume as volume
+from .atlas import Atlas as Atlas
 from .estimator import RectangularFlowEstimator as RectangularFlowEstimator
 from .estimator import RectangularFlowOutlierDetector as RectangularFlowOutlierDetector
 from .manifold import RectangularFlow as RectangularFlow

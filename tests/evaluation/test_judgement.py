@@ -87,8 +87,8 @@ def test_where_it_begins(holds, just, not_quite):
 
 
 def test_the_parts_of_the_data_are_bridged():
-    for ambient, more in ((5, ", or try --latent-dim 3"), (4, ", or try --latent-dim 3"), (3, "")):
-        advice = f"one chart cannot separate pieces: train on each part of the data by itself{more}. {CHART}"
+    for ambient, more in ((5, ", or --latent-dim 3"), (4, ", or --latent-dim 3"), (3, "")):
+        advice = f"one chart cannot separate pieces: try --charts auto{more}. {CHART}"
         shape = {"pieces": 3, "sample_pieces": 1, "between": 0.25}
         what = "the data fall into 3 pieces, and the manifold bridges them: 25 % of its samples lie where there are no data"
         assert first(ambient_dim=ambient, shape=shape) == ("bridged", what, advice)
@@ -97,7 +97,7 @@ def test_the_parts_of_the_data_are_bridged():
 
 
 def test_a_loop_is_not_closed():
-    loop = "try --latent-space circle, torus:2 or sphere, or train on each part of the data by itself, or try --latent-dim 3"
+    loop = "try --latent-space circle, torus:2 or sphere, or --charts auto, or --latent-dim 3"
     advice = f"one chart cannot close a loop or separate pieces: {loop}. {CHART}"
     what = "25 % of the manifold's own samples lie amid the data where there are none"
     expected = ("bridged", what, f"train longer (--epochs); if that does not help, {advice}")
@@ -106,6 +106,10 @@ def test_a_loop_is_not_closed():
     what = "the data are in one piece, and the manifold's samples in 4"
     assert first(shape={"sample_pieces": 4}) == ("torn", what, advice)
     assert first(shape={"torn": 0.2}) == ("torn", "the manifold tears 20 % of neighbouring rows apart", advice)
+    assert (
+        "4 charts are too few here: try --latent-space circle, torus:2 or sphere, or --charts 8, or"
+        in first(shape={"torn": 0.2}, charts=4)[2]
+    )
 
 
 def test_a_plane_through_curved_data_is_undertrained_and_not_torn():

@@ -264,7 +264,7 @@ def test_rings_are_bridged():
     assert names(verdict)[0] == "bridged"
     assert "the data fall into 2 pieces" in verdict.sentences
     assert "One chart cannot separate pieces" in verdict.sentences
-    assert "--" not in verdict.sentences  # no flag helps
+    assert "ry --charts auto" in verdict.sentences
 
 
 def test_a_line_through_an_arc_is_undertrained():

@@ -60,6 +60,7 @@ REFUSED = {
     "latent_hidden": ({"latent": "identity"}, [3], "latent = realnvp, spline, autoregressive or auto"),
     "latent_activation": ({"latent": "spline"}, "tanh", "latent = realnvp; this run has latent = spline"),
     "latent_components": ({"latent": "spline"}, 50, "latent = mixture or auto; this run has latent = spline"),
+    "charts": ({"data": "mnist"}, 2, "tables; this run has data = mnist"),
     "volume": (
         {"method": "two-step"},
         "exact",

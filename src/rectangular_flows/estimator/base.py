@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -15,18 +15,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
+from ..atlas import Atlas, Model
 from ..data.tables import check_spread, spread_of
 from ..errors import OverflowWarning, warn
 from ..evaluation.explain import Explanation, explain
 from ..evaluation.measure import measure
 from ..evaluation.scores import SCORES, calibrate, score_rows
 from ..evaluation.verdict import Verdict
-from ..manifold import RectangularFlow
 from ..runs.build import build_flow, without_reconstruction
 from ..runs.calibration import Calibration
 from ..training import fit
 from ..training.setup import threads_for
-from .fitting import dimension_of, periodic_of, settings_of, split_rows
+from .fitting import dimension_of, periodic_of, settings_of, split_rows, with_charts
 from .frames import Array, as_frame, is_frame, refuse_masked
 from .saving import load_estimator, save_estimator
 
@@ -48,6 +48,8 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             dimension is then d. None: a plane.
         periodic: columns that are angles, by name or position from 1, each with its period: ["wind:degrees", "hour:24"],
             {"wind": 360, "hour": 24}, "all" or "all:radians". Without a period, 360 or 2π is guessed from the values.
+        charts: flows that cover the data together, each a part of them, for separate pieces and closed surfaces; "auto":
+            as many as the data need. With more than one, flow_ is an :class:`~rectangular_flows.Atlas`.
         layers: couplings of the ambient flow.
         hidden: widths of the network of each coupling.
         latent: the latent density: "auto" (a mixture for few rows, splines for many), "spline", "autoregressive",
@@ -91,6 +93,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     latent_dim: int | Literal["auto"] = "auto"
     latent_space: str | None = None
     periodic: str | Sequence[str | int] | Mapping[str, float | str] | None = None
+    charts: int | Literal["auto"] = 1
     layers: int = 5
     hidden: tuple[int, ...] = (64, 64)
     latent: str = "auto"
@@ -109,7 +112,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     random_state: Any = None
     verbose: bool = False
 
-    flow_: RectangularFlow = field(init=False)
+    flow_: Model = field(init=False)
     history_: list[dict[str, Any]] = field(init=False)
     calibration_: Calibration | None = field(init=False)
     latent_dim_: int = field(init=False)
@@ -136,6 +139,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         if periodic:
             whole = without_reconstruction(settings.training, self.latent_dim_, rows.shape[1])
             settings = replace(settings, training=whole)
+        settings = with_charts(settings, train, seed, periodic)
         names = getattr(self, "feature_names_in_", ())
         flow = build_flow(
             settings.model,
@@ -191,14 +195,15 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     @property
     def _n_features_out(self) -> int:
-        return self.flow_.latent.features
+        return self.flow_.charts[0].latent.features + isinstance(self.flow_, Atlas)
 
     def transform(self, X: ArrayLike) -> Array:
         """Coordinates on the manifold, z = f†(x), (N, D) → (N, d); of a sphere those of unit vectors.
 
-        Rows where f† overflows have NaN, with a warning.
+        With several charts, the first column is the number of the chart, from 0. Rows where f† overflows have NaN, with a
+        warning.
         """
-        found = self._apply("encode", self._rows(X))
+        found = self._apply(self._encode, self._rows(X))
         lost = ~np.isfinite(found).all(axis=1)
         if lost.any():
             found[lost] = np.nan
@@ -209,12 +214,12 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def inverse_transform(self, Z: ArrayLike) -> Any:
         """Points of the manifold, f(z), (N, d) → (N, D); a DataFrame for a DataFrame."""
         check_is_fitted(self)
-        points = self._apply("decode", self._coordinates(Z))
+        points = self._apply(self._decode, self._coordinates(Z))
         return as_frame(points, self._names, Z.index) if is_frame(Z) else points  # type: ignore[union-attr]
 
     def reconstruction_error(self, X: ArrayLike) -> Array:
         """Squared distance of every row from its projection, in the units of X, (N,); infinite where that overflows."""
-        return np.nan_to_num(self._apply("reconstruction_error", self._rows(X)), nan=np.inf, posinf=np.inf)
+        return np.nan_to_num(self._apply(self.flow_.reconstruction_error, self._rows(X)), nan=np.inf, posinf=np.inf)
 
     def _coordinates(self, Z: ArrayLike) -> Tensor:
         """Coordinates on the manifold, checked."""
@@ -222,14 +227,28 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         values = check_array(Z, dtype=np.float64, input_name="Z", ensure_min_samples=0)
         if values.shape[1] != self._n_features_out:
             raise ValueError(f"expected Z of {self._n_features_out} columns, the coordinates; got {values.shape[1]}")
+        charts = len(self.flow_.charts)
+        if isinstance(self.flow_, Atlas) and not np.isin(values[:, 0], np.arange(charts)).all():
+            raise ValueError(f"expected the number of a chart, from 0 to {charts - 1}, in the first column of Z")
         return torch.from_numpy(np.array(values))
 
+    def _encode(self, rows: Tensor) -> Tensor:
+        """Coordinates; before them, of an atlas, the number of the chart."""
+        if not isinstance(self.flow_, Atlas):
+            return self.flow_.encode(rows)
+        chart, z = self.flow_.encode(rows)
+        return torch.cat((chart[:, None].to(z.dtype), z), dim=1)
+
+    def _decode(self, z: Tensor) -> Tensor:
+        """The inverse of :meth:`_encode`."""
+        flow = self.flow_
+        return flow.decode(z[:, 0].long(), z[:, 1:]) if isinstance(flow, Atlas) else flow.decode(z)
+
     @torch.no_grad()
-    def _apply(self, method: str, rows: Tensor) -> Array:
-        """A method of the flow, on batches of rows."""
+    def _apply(self, function: Callable[[Tensor], Tensor], rows: Tensor) -> Array:
+        """A function of the flow, on batches of rows."""
         rows = rows.to(self.flow_.device, self.flow_.dtype)
-        parts = [getattr(self.flow_, method)(part) for part in rows.split(self.flow_.rows_at_once())]
-        return torch.cat(parts).cpu().numpy()
+        return torch.cat([function(part) for part in rows.split(self.flow_.rows_at_once())]).cpu().numpy()
 
     # --- the density
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from .base import RectangularFlowEstimator
 
 _GIVEN = (
-    *("latent_space", "layers", "hidden", "latent", "beta", "target_error", "volume", "probes"),
+    *("latent_space", "charts", "layers", "hidden", "latent", "beta", "target_error", "volume", "probes"),
     *("epochs", "batch_size", "learning_rate", "patience", "time", "dtype", "device"),
 )
 
@@ -35,6 +36,16 @@ def settings_of(estimator: RectangularFlowEstimator, seed: int, latent_dim: int)
 def periodic_of(estimator: RectangularFlowEstimator, rows: Tensor, names: Sequence[str]) -> tuple[PeriodicColumn, ...]:
     """The columns that are angles."""
     return periodic_columns(estimator.periodic, rows.numpy(), names, "X") if estimator.periodic else ()
+
+
+def with_charts(settings: FitSettings, train: Tensor, seed: int, periodic: Sequence[PeriodicColumn]) -> FitSettings:
+    """The settings with a number of charts, chosen from the rows where the estimator leaves it open."""
+    if settings.model.charts != "auto":
+        return settings
+    from ..runs.charts import choose_charts
+
+    count = choose_charts(settings, train, seed, periodic).count
+    return replace(settings, model=replace(settings.model, charts=count))
 
 
 def dimension_of(

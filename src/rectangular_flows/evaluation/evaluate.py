@@ -13,7 +13,7 @@ from rich.console import Console
 from torch import Tensor
 
 from ..data.rows import take
-from ..manifold import Scores
+from ..manifold import RectangularFlow, Scores
 from ..metrics.arrays import Array
 from ..metrics.coverage import LEVELS, Coverage, coverage, truth_of, uniform_distance
 from ..metrics.frechet import fid_like
@@ -103,14 +103,17 @@ class Subject:
     @cached_property
     def circle(self) -> CircleFit | None:
         """The fit to the known truth, for a curve trained on the circle."""
-        known = self.run.settings.data.data == "circle" and self.run.flow.latent_dim == 1
-        return circle_fit(self.run.flow) if known else None
+        flow, known = self.run.flow, self.run.settings.data.data == "circle" and self.run.flow.latent_dim == 1
+        return circle_fit(flow) if known and isinstance(flow, RectangularFlow) else None
 
     @cached_property
     def coverage(self) -> Coverage | None:
         """The model beside the truth, where that is known."""
-        truth = truth_of(self.run.settings.data.data, self.run.flow)
-        return None if truth is None else coverage(self.run.flow, truth, self.test, self.seed)
+        flow = self.run.flow
+        if not isinstance(flow, RectangularFlow):
+            return None
+        truth = truth_of(self.run.settings.data.data, flow)
+        return None if truth is None else coverage(flow, truth, self.test, self.seed)
 
     @cached_property
     def sphere(self) -> SphereFit | None:

@@ -20,9 +20,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..atlas import Model
 from ..data.rows import Rows, take
 from ..errors import NumericalError
-from ..manifold import RectangularFlow, Scores
+from ..manifold import Scores
 from ..metrics.arrays import Array
 from ..runs.calibration import Calibration
 from ..runs.saved import SavedRun
@@ -146,7 +147,7 @@ def unusual_rows(run: SavedRun, rows: Rows, name: str, count: int = 6) -> list[U
     return found.most_unusual(count, lambda row: f"{name} {order[row] + 1}")
 
 
-def can_explain(flow: RectangularFlow, calibration: Calibration | None) -> bool:
+def can_explain(flow: Model, calibration: Calibration | None) -> bool:
     """Whether a model has what an explanation needs: a density in all columns of a table, and known rows."""
     known = calibration is not None and calibration.reference is not None
     return flow.kind == "table" and flow.scatter is not None and known
@@ -154,7 +155,7 @@ def can_explain(flow: RectangularFlow, calibration: Calibration | None) -> bool:
 
 @torch.no_grad()
 def explain(
-    flow: RectangularFlow,
+    flow: Model,
     calibration: Calibration | None,
     rows: Rows,
     columns: Sequence[str],
@@ -200,7 +201,7 @@ def explain(
 class _Repair:
     """Repairs rows in the model's units, and says which columns it took."""
 
-    def __init__(self, flow: RectangularFlow, calibration: Calibration):
+    def __init__(self, flow: Model, calibration: Calibration):
         assert calibration.reference is not None
         self.flow, self.calibration = flow, calibration
         self.reference = torch.from_numpy(calibration.reference)
@@ -286,7 +287,7 @@ def _rows_nearby(gaps: Tensor) -> Tensor:
     return torch.stack([each.topk(count, dim=1, largest=False).indices for each in others], dim=1)
 
 
-def _ambient(flow: RectangularFlow, x: Tensor) -> Tensor:
+def _ambient(flow: Model, x: Tensor) -> Tensor:
     """Smooth log-densities in R^D, (n,); −∞ where the model overflows."""
 
     def smooth(rows: Tensor) -> Tensor:

@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from rich.console import Console
 
+from ..atlas import Model
 from ..data.images import load_images
 from ..data.pixels import ImageRows, to_bytes
 from ..data.tables import MissingFileError
-from ..manifold import RectangularFlow
 from ..metrics.image_quality import Compared, ImageQuality, compare_images
 from ..metrics.inception import INCEPTION_SHA256, FeatureNetwork, Protocol, features, load_inception
 from ..runs.display import WorkDisplay
@@ -29,7 +29,7 @@ SAMPLES = 5_000
 _LEAST = 10  # images in each set
 
 
-def draw_bytes(flow: RectangularFlow, count: int, seed: int, scatter: bool = False) -> Bytes:
+def draw_bytes(flow: Model, count: int, seed: int, scatter: bool = False) -> Bytes:
     """Samples of a model of images as images are stored: bytes, (count, C, H, W); pixels beyond the range at its ends."""
     samples = flow.sample(count, generator=torch.Generator().manual_seed(seed), scatter=scatter)
     return to_bytes(samples.clamp(0, 1).numpy())

@@ -108,12 +108,13 @@ def _shape(v: Verdict) -> Fault | None:
 
 
 def _one_chart(cannot: str, v: Verdict) -> str:
-    more = f", or try --latent-dim {v.latent_dim + 1}" if v.latent_dim + 1 < v.ambient_dim else ""
-    loop = "try --latent-space circle, torus:2 or sphere, or " if "close" in cannot else ""
-    return (
-        f"one chart cannot {cannot}: {loop}train on each part of the data by itself{more}. The density in all columns "
-        "(log_density_ambient, samples with scatter) depends on it less"
-    )
+    more = f", or --latent-dim {v.latent_dim + 1}" if v.latent_dim + 1 < v.ambient_dim else ""
+    loop = "try --latent-space circle, torus:2 or sphere, or " if "close" in cannot else "try "
+    if v.charts > 1:
+        many = f"{v.charts} charts are too few here: {loop}--charts {2 * v.charts}"
+    else:
+        many = f"one chart cannot {cannot}: {loop}--charts auto"
+    return f"{many}{more}. The density in all columns (log_density_ambient, samples with scatter) depends on it less"
 
 
 def _unbent(v: Verdict) -> Fault | None:

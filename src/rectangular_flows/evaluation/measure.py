@@ -10,10 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..atlas import Atlas, Model, by_chart
 from ..data.rows import Rows, shuffled, take
 from ..densities import ClosedMixture
 from ..errors import NumericalError
-from ..manifold import RectangularFlow
+from ..manifold.ambient import unit_log_det
 from ..metrics.arrays import Array
 from ..metrics.dimension import DuplicateRowsWarning, maximum_likelihood
 from ..metrics.pieces import count_pieces, crowding, link_length, usual_distance
@@ -29,7 +30,7 @@ _KEPT_95 = 0.05
 
 @torch.no_grad()
 def measure(
-    flow: RectangularFlow,
+    flow: Model,
     train: Rows,
     held_out: Rows,
     columns: Sequence[str] = (),
@@ -53,6 +54,7 @@ def measure(
     known = _some(flow, train, _HELD_OUT_ROWS if images else _KNOWN_ROWS, seed)
     new = _some(flow, held_out, _HELD_OUT_ROWS, seed)
     facts: dict[str, Any] = {"latent_dim": flow.latent_dim, "ambient_dim": flow.ambient_dim, "kind": flow.kind}
+    facts["charts"] = len(flow.charts)
     facts |= {"train": len(train) if count is None else count, "held_out": len(new)}
     if len(new) < ENOUGH or len(known) < ENOUGH:
         return Verdict(**facts)
@@ -69,15 +71,14 @@ def measure(
     facts["shape"] = _shape(flow, y, y_new, levels.nearest(on_manifold), levels.step, seed)
     if flow.scatter is not None:
         sets = [_drawn(flow, flow.sample(_GRAPH_ROWS, generator=draw, scatter=True))]
-        plain = flow.scatter.alone("plain")
-        sets.append(_drawn(flow, flow.sample(_GRAPH_ROWS, generator=draw, scatter=plain)))
+        sets.append(_drawn(flow, flow.alone("plain").sample(_GRAPH_ROWS, generator=draw, scatter=True)))
         model, mixture = map(levels.nearest, sets)
         facts["samples"] = _samples(model, mixture, _array(y), _array(y_new), seed)
         facts["density"] = _density(flow, known, new, y, y_new)
     return Verdict(**facts)
 
 
-def _some(flow: RectangularFlow, rows: Rows, most: int, seed: int) -> Tensor:
+def _some(flow: Model, rows: Rows, most: int, seed: int) -> Tensor:
     chosen: Any = slice(None) if len(rows) <= most else shuffled(len(rows), seed)[:most].sort().values
     return take(rows, chosen, flow.device, flow.dtype)
 
@@ -87,7 +88,7 @@ def _array(rows: Tensor) -> Array:
     return found
 
 
-def _drawn(flow: RectangularFlow, samples: Tensor) -> Array:
+def _drawn(flow: Model, samples: Tensor) -> Array:
     """Samples in the model's units, without those that overflowed."""
     rows = _array(flow.in_batches(flow.to_model_units, samples))
     return rows[np.isfinite(rows).all(axis=1) & (np.abs(rows) < 1e100).all(axis=1)]
@@ -101,13 +102,13 @@ def _ratio(top: Array, bottom: Array) -> tuple[float, float]:
     return float(ratio), float((top - ratio * bottom).std(ddof=1) / np.sqrt(len(top)) / bottom.mean())
 
 
-def _squares(flow: RectangularFlow, rows: Tensor) -> Array:
+def _squares(flow: Model, rows: Tensor) -> Array:
     """Squared errors of reconstruction, (N, D)."""
     view = flow.in_model_units
     return np.square(_array(rows) - _array(flow.in_batches(view.project, rows)))
 
 
-def _kept(flow: RectangularFlow, y: Tensor, y_new: Tensor, names: Sequence[str]) -> Kept:
+def _kept(flow: Model, y: Tensor, y_new: Tensor, names: Sequence[str]) -> Kept:
     train, rows = _array(y), _array(y_new)
     mean = train.mean(axis=0)
     _, spread, directions = np.linalg.svd(train - mean, full_matrices=False)
@@ -148,18 +149,16 @@ def _samples(samples: Array, mixture: Array, train: Array, rows: Array, seed: in
     return Samples(len(new), standard_error=float(np.sqrt(0.25 / (2 * len(new)))), **distances, **accuracies)
 
 
-def _density(flow: RectangularFlow, known: Tensor, new: Tensor, y: Tensor, y_new: Tensor) -> Density:
-    if flow.scatter is None:
-        raise ValueError("expected a flow with a density in R^D")
-    at, model = flow.coordinates(new), _array(flow.ambient_log_prob(new)[:, None])[:, 0]
-    units = model - _array(flow.scatter.log_prob(at)[:, None])[:, 0]
-    mixture = _array(flow.scatter.alone("plain").log_prob(at)[:, None])[:, 0] + units
-    if flow.scatter.space is None:
+def _density(flow: Model, known: Tensor, new: Tensor, y: Tensor, y_new: Tensor) -> Density:
+    model, mixture = (_array(each.ambient_log_prob(new)[:, None])[:, 0] for each in (flow, flow.alone("plain")))
+    units = _array(flow.in_batches(lambda rows: unit_log_det(flow.charts[0], rows), new)[:, None])[:, 0]
+    space = None if isinstance(flow, Atlas) or flow.scatter is None else flow.scatter.space
+    if isinstance(flow, Atlas) or space is None:
         gaussian = gaussian_log_density(_array(y), _array(y_new)) + units
     else:
-        one = ClosedMixture(flow.scatter.space, components=1).double()
+        one = ClosedMixture(space, components=1).double()
         one.initialise(flow.coordinates(known).w.double().cpu())
-        gaussian = one.log_prob(at.w.double().cpu()).numpy() + units
+        gaussian = one.log_prob(flow.coordinates(new).w.double().cpu()).numpy() + units
     train = flow.ambient_log_prob(known[:_HELD_OUT_ROWS])
     errors = [values.std(ddof=1) / np.sqrt(len(values)) for values in (model, model - mixture)]
     return Density(
@@ -183,7 +182,7 @@ def gaussian_log_density(train: Array, rows: Array) -> Array:
     return height
 
 
-def _shape(flow: RectangularFlow, y: Tensor, y_new: Tensor, samples: Array, step: float, seed: int) -> Shape:
+def _shape(flow: Model, y: Tensor, y_new: Tensor, samples: Array, step: float, seed: int) -> Shape:
     train, rows = _array(y), _array(y_new)
     usual = crowding(rows, train)
     reach = _FAR * max(usual_distance(usual), step)
@@ -221,38 +220,49 @@ def _dimension(rows: Array) -> float:
             return float(rows.shape[1])
 
 
-def _torn(flow: RectangularFlow, rows: Tensor, reach: float) -> float:
+def _torn(flow: Model, rows: Tensor, reach: float) -> float:
     """Share of rows whose coordinates and those of the nearest row have a mean that decodes to elsewhere."""
     from sklearn.neighbors import NearestNeighbors
 
-    view, at = flow.in_model_units, _array(rows)
+    at = _array(rows)
     partner = torch.from_numpy(NearestNeighbors(n_neighbors=2).fit(at).kneighbors(at)[1][:, 1]).to(rows.device)
-    z, space = flow.in_batches(view.encode, rows), flow.latent.space
-    here = _array(flow.in_batches(view.decode, z))
-    there, middle = here[partner.cpu().numpy()], _array(flow.in_batches(view.decode, space.between(z, z[partner])))
-    off = np.linalg.norm(middle - (here + there) / 2, axis=1)
+    on = flow.in_batches(flow.in_model_units.project, rows)
+    between = flow.in_batches(flow.in_model_units.project, (on + on[partner]) / 2)  # where a seam is between the two
+    for chart, index in by_chart(flow, rows):
+        view, inside = chart.in_model_units, torch.isin(partner[index], index)
+        z, others = (chart.in_batches(view.encode, rows[i]) for i in (index[inside], partner[index[inside]]))
+        if len(z):
+            middle = chart.in_batches(view.decode, chart.latent.space.between(z, others))
+            between[index[inside]] = middle
+    here = _array(on)
+    there = here[partner.cpu().numpy()]
+    off = np.linalg.norm(_array(between) - (here + there) / 2, axis=1)
     apart = np.linalg.norm(here - there, axis=1)
     return float((~(off <= np.maximum(2 * apart, reach))).mean())
 
 
-def _numerics(flow: RectangularFlow, rows: Tensor) -> Numerics:
-    view = flow.in_model_units
-    z = flow.in_batches(view.encode, rows)
-    try:
-        back = flow.in_batches(view.left_inverse, flow.in_batches(view.decode, z))
-        off = flow.latent.space.difference(back, z)
-        trip = (off.norm(dim=1) / (1 + z.norm(dim=1))).double().cpu().numpy()
-    except NumericalError:
-        trip = np.full(len(z), np.inf)
-    few = z[: max(1, min(_JACOBIANS, 20_000_000 // (flow.latent_dim * flow.ambient_dim)))]
-    values = flow.in_batches(view.singular_values, few).double().cpu().numpy()
+def _numerics(flow: Model, rows: Tensor) -> Numerics:
+    trips, found = [], []
+    few = max(1, min(_JACOBIANS, 20_000_000 // (flow.latent_dim * flow.ambient_dim)))
+    for chart, index in by_chart(flow, rows):
+        view = chart.in_model_units
+        z = chart.in_batches(view.encode, rows[index])
+        try:
+            back = chart.in_batches(view.left_inverse, chart.in_batches(view.decode, z))
+            off = chart.latent.space.difference(back, z)
+            trips.append((off.norm(dim=1) / (1 + z.norm(dim=1))).double().cpu().numpy())
+        except NumericalError:
+            trips.append(np.full(len(z), np.inf))
+        some = max(1, few * len(z) // len(rows))
+        found.append(chart.in_batches(view.singular_values, z[:some]).double().cpu().numpy())
+    trip, values = np.concatenate(trips), np.concatenate(found)
     ratios = values[:, 0] / np.maximum(values[:, -1], 1e-300)
-    tolerance = torch.finfo(z.dtype).eps ** 0.5
+    tolerance = torch.finfo(rows.dtype).eps ** 0.5
     return Numerics(
         round_trip=float(np.median(trip)),
         round_trip_worst=float(trip.max()),
         round_trip_missed=float((~(trip <= tolerance)).mean()),
         condition=float(np.median(ratios)),
         condition_worst=float(ratios.max()),
-        precision=str(z.dtype).removeprefix("torch."),
+        precision=str(rows.dtype).removeprefix("torch."),
     )

@@ -18,11 +18,11 @@ import torch
 from sklearn.decomposition import PCA
 
 from .._version import __version__
+from ..atlas import Model
 from ..data.datasets import place_of
 from ..data.images import ImagesWarning, holds_images, load_images, picture_names
 from ..data.rows import Rows, pick, shuffled, take
 from ..errors import warn
-from ..manifold import RectangularFlow
 from ..metrics.arrays import Array
 from ..metrics.out_of_distribution import Detection, detect, stump_accuracy
 from ..runs.display import WorkDisplay
@@ -175,7 +175,7 @@ def name_of(source: str) -> str:
 
 
 @torch.no_grad()
-def _pca_residuals(flow: RectangularFlow, train: Rows, sets: Mapping[str, Rows]) -> dict[str, Array]:
+def _pca_residuals(flow: Model, train: Rows, sets: Mapping[str, Rows]) -> dict[str, Array]:
     """Squared distances from a linear subspace of dimension d: of pixels as they are, of columns in model units."""
 
     def plain(rows: Rows) -> Array:

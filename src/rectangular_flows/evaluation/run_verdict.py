@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..manifold import RectangularFlow
+from ..atlas import Model
 from ..runs.prepared import Prepared
 from ..runs.saved import SavedRun
 from ..storage.files import write_atomically
@@ -15,7 +15,7 @@ from .verdict import ENOUGH, Verdict
 VERDICT = "verdict.json"
 
 
-def judge(flow: RectangularFlow, data: Prepared, seed: int = 0) -> Verdict:
+def judge(flow: Model, data: Prepared, seed: int = 0) -> Verdict:
     """The verdict on the test rows, or where these are too few on the validation rows."""
     enough = len(data.test) >= ENOUGH or len(data.test) >= len(data.validation)
     return measure(flow, data.train, data.test if enough else data.validation, data.columns, seed=seed)

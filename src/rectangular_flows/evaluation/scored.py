@@ -124,6 +124,8 @@ class Scoring:
             if score.written and score.applies(run.flow, run.calibration):
                 columns[score.name] = score(found, run.calibration)
         if self.coordinates:
+            if len(run.flow.charts) > 1:
+                columns["chart"] = found.chart.double().numpy()
             columns |= {f"z{i + 1}": z.double().numpy() for i, z in enumerate(found.z.T)}
         why = explain(run.flow, run.calibration, rows, run.columns, scores=found) if self.reasons else None
         if why is not None:

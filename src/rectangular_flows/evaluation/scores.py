@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike
 
+from ..atlas import Atlas, Model
 from ..data.rows import Rows, shuffled, take
 from ..densities.scatter import FEW_HELD_OUT, Scatter
 from ..errors import NumericalError
-from ..manifold import RectangularFlow, Scores
+from ..manifold import Scores
 from ..metrics.arrays import Array
 from ..runs.calibration import REFERENCE_ROWS, Calibration, neighbour_distance
 
@@ -52,7 +53,7 @@ class Score:
     written: bool = True
     ambient: bool = False
 
-    def applies(self, flow: RectangularFlow, calibration: Calibration | None) -> bool:
+    def applies(self, flow: Model, calibration: Calibration | None) -> bool:
         """Whether the model has what it needs."""
         return (calibration is not None or not self.calibrated) and (flow.scatter is not None or not self.ambient)
 
@@ -145,7 +146,7 @@ for _score in (
 
 
 def score_rows(
-    flow: RectangularFlow,
+    flow: Model,
     rows: Rows,
     *,
     check: bool = False,
@@ -183,7 +184,7 @@ def score_rows(
 
 
 def _score_batch(
-    flow: RectangularFlow, x: torch.Tensor, check: bool, trouble: tuple[type[Exception], ...] = (NumericalError,)
+    flow: Model, x: torch.Tensor, check: bool, trouble: tuple[type[Exception], ...] = (NumericalError,)
 ) -> Scores:
     far = _far(flow, x) if check else x.new_zeros(len(x), dtype=torch.bool)
     if bool(far.any()):  # what is not invertible there says nothing about the model
@@ -198,7 +199,7 @@ def _score_batch(
     except trouble:
         if len(x) > 1:
             return Scores.cat([_score_batch(flow, part, check, trouble) for part in x.tensor_split(2)])
-    none = torch.full((1, flow.latent.features), torch.nan).to(x)
+    none = torch.full((1, flow.charts[0].latent.features), torch.nan).to(x)
     low, distance, model_distance = none[:, 0], *(torch.full((1,), torch.inf, dtype=torch.float64) for _ in range(2))
     y = torch.full((1, flow.in_model_units.ambient_dim), torch.nan).to(x)
     ambient, smooth = low.double(), low.double()
@@ -211,11 +212,12 @@ def _score_batch(
         except trouble:
             pass
     projection, distances = torch.full_like(x, torch.nan), (distance.to(x.device), model_distance.to(x.device))
-    return Scores(none, projection, low, distances[0], low, distances[1], ambient, smooth, y.flatten(1))
+    chart = torch.zeros(1, dtype=torch.long, device=x.device)
+    return Scores(none, projection, low, distances[0], low, distances[1], ambient, smooth, y.flatten(1), chart)
 
 
 @torch.no_grad()
-def _far(flow: RectangularFlow, x: torch.Tensor) -> torch.Tensor:
+def _far(flow: Model, x: torch.Tensor) -> torch.Tensor:
     """Which rows have values so large, in the model's units, that the model may overflow, (B,)."""
     try:
         y = flow.to_model_units(x).flatten(1)
@@ -225,9 +227,7 @@ def _far(flow: RectangularFlow, x: torch.Tensor) -> torch.Tensor:
 
 
 @torch.no_grad()
-def calibrate(
-    flow: RectangularFlow, validation: Rows, train: Rows | None = None, most: int = _CALIBRATION_ROWS
-) -> Calibration:
+def calibrate(flow: Model, validation: Rows, train: Rows | None = None, most: int = _CALIBRATION_ROWS) -> Calibration:
     """What is usual, from rows held out of training.
 
     Few validation rows say little. Then all rows are used, cross-fitted: the density in R^D, which they were fitted to as
@@ -245,7 +245,7 @@ def calibrate(
         return Calibration.of(score_rows(flow, held_out))
     some = shuffled(len(train), 0)[:REFERENCE_ROWS] if len(train) > REFERENCE_ROWS else slice(None)
     known = take(train, some, flow.device, flow.dtype)
-    if len(held_out) >= FEW_HELD_OUT or flow.scatter.columns is not None:
+    if isinstance(flow, Atlas) or len(held_out) >= FEW_HELD_OUT or flow.scatter.columns is not None:
         return Calibration.of(score_rows(flow, held_out), _reference(flow, known))
     known = torch.cat([known, held_out])
     found, at, reference = score_rows(flow, known), flow.coordinates(known), _reference(flow, known)
@@ -261,6 +261,6 @@ def calibrate(
     return Calibration.of(replace(found, smooth_log_prob=values), reference, distance)
 
 
-def _reference(flow: RectangularFlow, rows: torch.Tensor) -> Array:
+def _reference(flow: Model, rows: torch.Tensor) -> Array:
     """Known rows in the model's units."""
     return flow.to_model_units(rows).flatten(1).double().cpu().numpy()

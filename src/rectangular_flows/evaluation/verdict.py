@@ -113,6 +113,7 @@ class Verdict:
         density: in R^D; None for the same.
         shape: of the manifold; None for images.
         numerics: round trip and conditioning.
+        charts: of the model.
         rounded: columns with few distinct values: samples are rounded to these before they are compared.
     """
 
@@ -127,6 +128,7 @@ class Verdict:
     shape: Shape | None = None
     numerics: Numerics | None = None
     rounded: tuple[str, ...] = ()
+    charts: int = 1
 
     @property
     def faults(self) -> list[Any]:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from math import prod
-from typing import Literal
+from abc import abstractmethod
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ..densities.base import Density
 from ..errors import NonFiniteError, RoundTripWarning, check_finite, in_transform, warn
-from ..flows.injection import Injection, Shape, check_shape, forward_through, inverse_through, push_through
+from ..flows.injection import Injection, Shape, forward_through, inverse_through, push_through
 from ..flows.periodic import Periodic
 from ..flows.spaces import local_chart
 from ..volume import Exact
 from ..volume.bundle import basis
+from .batches import Batched, squared_distance
 from .nearest import towards_nearest
 
 _CHUNK_SCALARS = 2**25  # of one bundle at its widest place, when no graph is kept: 128 MiB in float32
 
 
-class Manifold(ABC):
+class Manifold(Batched):
     """What follows from the links of f and the latent density alone: shared by a flow and its view in model units."""
 
     latent: Density
@@ -32,10 +30,6 @@ class Manifold(ABC):
     @abstractmethod
     def layers(self) -> list[Injection]:
         """The links of f in generative order."""
-
-    @abstractmethod
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Of all links and of the latent density."""
 
     # --- what it is made of
 
@@ -49,26 +43,6 @@ class Manifold(ABC):
         """Event shape of x; its entries number D."""
         shape: Shape = self.layers()[-1].out_shape
         return shape
-
-    @property
-    def ambient_dim(self) -> int:
-        """D."""
-        return prod(self.data_shape)
-
-    @property
-    def kind(self) -> Literal["table", "image"]:
-        """What a row is: a row of a table, or an image (C, H, W)."""
-        return "image" if len(self.data_shape) == 3 else "table"
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Of the parameters; float32 for a flow that has none."""
-        return next((p.dtype for p in self.parameters()), torch.float32)
-
-    @property
-    def device(self) -> torch.device:
-        """Of the parameters; the CPU for a flow that has none."""
-        return next((p.device for p in self.parameters()), torch.device("cpu"))
 
     # --- the manifold
 
@@ -182,29 +156,6 @@ class Manifold(ABC):
         widest = max(link.activation_size for link in self.layers())
         return max(1, _CHUNK_SCALARS // (self.latent_dim * widest))
 
-    def in_batches(self, function: Callable[[Tensor], Tensor], rows: Tensor, batch_size: int | None = None) -> Tensor:
-        """The function of all rows, (B, …), a batch at a time to bound memory.
-
-        Args:
-            function: of rows; its values have them as their first dimension too.
-            rows: points or coordinates, (B, …).
-            batch_size: rows at a time; :meth:`rows_at_once` when no graph is kept, all of them otherwise.
-        """
-        return torch.cat([function(part) for part in self._batches(rows, batch_size)])
-
-    def _batches(self, rows: Tensor, batch_size: int | None) -> Sequence[Tensor]:
-        if batch_size is not None and batch_size < 1:
-            raise ValueError(f"expected batch_size ≥ 1 or None; got {batch_size}")
-        if batch_size is None:
-            if in_transform(rows) or self._keeps_graph(rows):
-                return [rows]
-            batch_size = self.rows_at_once()
-        return rows.split(batch_size) if len(rows) > batch_size else [rows]
-
-    def _keeps_graph(self, rows: Tensor) -> bool:
-        """Whether a function of rows and parameters can be differentiated afterwards."""
-        return torch.is_grad_enabled() and (rows.requires_grad or any(p.requires_grad for p in self.parameters()))
-
     def _density(self, z: Tensor, x_hat: Tensor, L: Tensor, check: bool) -> Tensor:
         """log p_h(z) − L, with its checks."""
         if check:
@@ -214,22 +165,6 @@ class Manifold(ABC):
             advice = "The latent density overflowed there: use float64 or bound its log-scale."
             check_finite(value, "log-density", advice)
         return value
-
-    def _check_kind(self, values: Tensor, shape: Shape) -> None:
-        """Refuse anything but a tensor of the flow's type and of that event shape."""
-        if not isinstance(values, Tensor):
-            raise TypeError(f"expected a torch.Tensor; got {type(values).__name__}. Use torch.as_tensor(x, dtype=…)")
-        check_shape(values, shape)
-        own = next((parameter.dtype for parameter in self.parameters()), values.dtype)
-        if values.dtype != own:
-            raise ValueError(
-                f"expected {own}, as the flow has; got {values.dtype}. Use x.to({own}), or flow.to(x.dtype)"
-            )
-
-    def _check(self, x: Tensor, shape: Shape, finite: bool = True) -> None:
-        self._check_kind(x, shape)
-        if finite:
-            check_finite(x, "input", "Drop or repair those rows before scoring them.")
 
     def _check_round_trip(self, z: Tensor, x_hat: Tensor) -> None:
         if in_transform(z):
@@ -249,11 +184,6 @@ class Manifold(ABC):
                 f"{z.dtype}. Coordinates and densities there are off by as much. Use float64, or bound the log-scale "
                 "(scale='tanh') and train again.",
             )
-
-
-def squared_distance(x: Tensor, x_hat: Tensor) -> Tensor:
-    """‖x − x̂‖² of every row, (B,), float64."""
-    return _squared(x.double() - x_hat.double())
 
 
 def _squared(difference: Tensor) -> Tensor:

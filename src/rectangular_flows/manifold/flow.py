@@ -8,6 +8,7 @@ Reference: Caterini et al., Rectangular Flows for Manifold Learning, arXiv:2106.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from math import prod
 
@@ -175,6 +176,20 @@ class RectangularFlow(Manifold, Described, nn.Module):
         if latent:
             self.latent.initialise(x)
 
+    @torch.no_grad()
+    def initialise_latent(self, x: Tensor) -> None:
+        """Start the latent density from the coordinates that rows have now."""
+        self.latent.initialise(self.in_batches(self.encode, x))
+
+    def latent_parameters(self) -> Iterator[nn.Parameter]:
+        """Of the latent density."""
+        return self.latent.parameters()
+
+    @property
+    def charts(self) -> list[RectangularFlow]:
+        """Itself: a flow is one chart. See :class:`~rectangular_flows.Atlas`."""
+        return [self]
+
     # --- the density in R^D
 
     def set_scatter(self, scatter: Scatter | None) -> None:
@@ -253,6 +268,12 @@ class RectangularFlow(Manifold, Described, nn.Module):
             return scatter.log_prob(coordinates_of(self, self.to_model_units(rows)), smooth) + unit_log_det(self, rows)
 
         return self.in_batches(part, x, batch_size)
+
+    def alone(self, part: str) -> RectangularFlow:
+        """The same flow with one part of the density in R^D alone: "manifold", "joint", "plain" or "columns"."""
+        found = copy.copy(self)
+        found._modules = {**self._modules, "scatter": self._scatter().alone(part)}
+        return found
 
     def _scatter(self) -> Scatter:
         if self.scatter is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,7 +13,7 @@ from ..densities.scatter import SMOOTH
 from ..volume.exact import two_log_volumes
 from .ambient import coordinates_of, unit_log_det
 from .angles import around, given
-from .base import squared_distance
+from .batches import squared_distance
 
 if TYPE_CHECKING:
     from .flow import RectangularFlow
@@ -34,6 +34,7 @@ class Scores:
             flow without scatter.
         smooth_log_prob: the same without the part that takes the columns one after another.
         model_rows: the rows in the model's units, (B, D).
+        chart: the number of the chart that z are coordinates on, (B,), from 0; 0 for a flow, which is one chart.
     """
 
     z: Tensor
@@ -45,6 +46,7 @@ class Scores:
     ambient_log_prob: Tensor
     smooth_log_prob: Tensor
     model_rows: Tensor
+    chart: Tensor = field(default_factory=lambda: torch.zeros(0, dtype=torch.long))
 
     @classmethod
     def cat(cls, parts: Sequence[Scores]) -> Scores:
@@ -68,4 +70,5 @@ def scores_of(flow: RectangularFlow, x: Tensor, check: bool) -> Scores:
     x_hat, L, y_hat, model_L = two_log_volumes(flow, view, z)
     log_prob = flow._density(z, x_hat, L, check)
     error, model_error = flow.squared_distance(x, x_hat), squared_distance(y, y_hat)
-    return Scores(z, x_hat, log_prob, error, log_prob + L - model_L, model_error, ambient, smooth, y.flatten(1))
+    model, chart = log_prob + L - model_L, torch.zeros(len(x), dtype=torch.long, device=x.device)
+    return Scores(z, x_hat, log_prob, error, model, model_error, ambient, smooth, y.flatten(1), chart)

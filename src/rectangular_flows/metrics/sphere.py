@@ -16,8 +16,8 @@ import torch
 from scipy.special import logsumexp
 from torch import Tensor
 
+from ..atlas import Model
 from ..errors import check_finite
-from ..manifold import RectangularFlow
 
 Array = npt.NDArray[Any]
 
@@ -46,7 +46,7 @@ class SphereFit:
 
 
 @torch.no_grad()
-def sphere_fit(flow: RectangularFlow, train: Tensor, validation: Tensor, test: Tensor, samples: Tensor) -> SphereFit:
+def sphere_fit(flow: Model, train: Tensor, validation: Tensor, test: Tensor, samples: Tensor) -> SphereFit:
     """Compare a flow with kernels on the training rows, whose width the validation rows choose, on the test rows."""
     grid = torch.from_numpy(spread_points(_QUADRATURE)).to(test)
     density = flow.log_prob(grid, check=False).double().exp()  # where no data are, the round trip may well fail

@@ -14,6 +14,7 @@ import tomli_w
 from matplotlib.figure import Figure
 
 from .._version import __version__
+from ..atlas import one_chart
 from ..data import von_mises_circle
 from ..metrics import CircleFit, circle_fit
 from ..plots.circle import CircleResult
@@ -78,7 +79,7 @@ together.
         return cells
 
     def judge(self, cell: Cell, seconds: float) -> CircleRun:
-        found = CircleRun(**asdict(circle_fit(load_model(cell.job.folder))), seconds=seconds)
+        found = CircleRun(**asdict(circle_fit(one_chart(load_model(cell.job.folder)))), seconds=seconds)
         write_atomically(cell.job.folder / "circle.json", json.dumps(_numbers(cell, found), indent=1) + "\n")
         return found
 
@@ -254,7 +255,7 @@ def summary(runs: Sequence[CircleRun]) -> list[str]:
 
 
 def _result(cell: Cell, fit: CircleRun) -> CircleResult:
-    return CircleResult(cell.method, load_model(cell.job.folder), fit)
+    return CircleResult(cell.method, one_chart(load_model(cell.job.folder)), fit)
 
 
 def _numbers(cell: Cell, found: CircleRun) -> dict[str, object]:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
+from ..atlas import one_chart
 from ..data.images import load_images
 from ..evaluation.ood import JudgedScore, check_count, judge, judge_run, rows_to_judge
 from ..evaluation.scores import SCORES
@@ -136,7 +137,7 @@ class OutOfDistribution(Experiment[Direction]):
                     display.advance(1)
 
                 options: dict[str, Any] = {"validation": saved.data.validation, "on_step": on_step}
-                training = saved.flow, saved.data.train, saved.settings.training
+                training = one_chart(saved.flow), saved.data.train, saved.settings.training
                 found = log_likelihood_of_square_flow(*training, chosen.sets, **options)
         finally:
             torch.set_num_threads(threads)

@@ -12,8 +12,8 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from ..atlas import Model
 from ..data.sphere import to_degrees, to_xyz
-from ..manifold import RectangularFlow
 from .panels import Array
 from .style import BLUE, INK, MUTED, plain, sheet
 from .style import title as heading
@@ -22,7 +22,7 @@ _OFF_SURFACE = 0.1  # a grid point farther than this from the learned surface is
 _UNIFORM = 1 / (4 * math.pi)
 
 
-def draw_earth(flow: RectangularFlow, rows: Tensor, title: str, resolution: float = 1.0) -> Figure:
+def draw_earth(flow: Model, rows: Tensor, title: str, resolution: float = 1.0) -> Figure:
     """Two maps in Mollweide's equal-area projection: the data, points (N, 3), and the learned density per steradian.
 
     The colours go from a tenth of the uniform density to what all but a thousandth of the cells stay under. Places off the
@@ -54,7 +54,7 @@ def draw_earth(flow: RectangularFlow, rows: Tensor, title: str, resolution: floa
     return figure
 
 
-def density_map(flow: RectangularFlow, resolution: float) -> Array:
+def density_map(flow: Model, resolution: float) -> Array:
     """Density per steradian in the middle of each cell of a grid, south to north and −180° to 180° E; NaN off the surface.
 
     The density at a place is that of its projection on the learned surface. The resolution, in degrees, divides 180.

@@ -9,11 +9,13 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from ..atlas import Atlas, one_chart
 from ..data.rows import take
 from ..manifold import RectangularFlow
 from ..metrics import circle_fit
 from ..metrics.coverage import LEVELS, coverage, truth_of
 from ..runs.saved import SavedRun
+from .charts import draw_charts
 from .circle import CircleResult, draw_circle_run
 from .coverage import draw_coverage
 from .earth import draw_earth
@@ -44,9 +46,9 @@ def draw_run(run: SavedRun) -> list[Drawing]:
     if flow.kind == "image":
         few = max(10, min(1000, flow.rows_at_once()))  # whose Jacobians fit the memory
         manifold = Drawing("manifold", draw_manifold(flow, rows[:few]), _MANIFOLD, DPI)
-        return [*_image_drawings(flow, rows, "test" if tested else "training"), manifold]
+        return [*_image_drawings(one_chart(flow), rows, "test" if tested else "training"), manifold]
     found, settings = [], run.settings.data
-    if settings.data == "circle" and flow.latent_dim == 1:
+    if settings.data == "circle" and flow.latent_dim == 1 and isinstance(flow, RectangularFlow):
         text = "The curve coloured by its density, the truth, and the speed of the map along the curve."
         figure = draw_circle_run(CircleResult("Learned", flow, circle_fit(flow)))
         found.append(Drawing("circle", figure, text))
@@ -57,9 +59,14 @@ def draw_run(run: SavedRun) -> list[Drawing]:
         )
         shown = take(data.train, slice(_EARTH_ROWS), dtype=flow.dtype)
         found.append(Drawing("earth", draw_earth(flow, shown, title=Path(str(settings.data)).stem), text))
+    if isinstance(flow, Atlas):
+        text = (
+            "Rows by the chart they lie on, in the columns that vary most. Rings: a seam, where two charts share a row."
+        )
+        found.append(Drawing("charts", draw_charts(flow, rows, data.columns), text))
     samples = flow.sample(len(rows), generator=torch.Generator().manual_seed(0))
-    truth = truth_of(settings.data, flow)
-    if truth is not None:
+    truth = truth_of(settings.data, flow) if isinstance(flow, RectangularFlow) else None
+    if truth is not None and isinstance(flow, RectangularFlow):
         judged = coverage(flow, truth, rows)
         shares = (f"{level:.0%}: {judged.share(level):.1%}" for level in LEVELS)
         text = (

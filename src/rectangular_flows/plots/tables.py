@@ -12,7 +12,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 from torch import Tensor
 
-from ..manifold import RectangularFlow
+from ..atlas import Model
 from .panels import NO_TICKS, Array, Bars, Boxes, Dots, Panel, Scale, draw_panel
 from .style import BLUE, RED, legend_below, sheet
 
@@ -65,7 +65,7 @@ def draw_pairs(data: Tensor, samples: Tensor, columns: Sequence[str]) -> Figure:
 
 
 @torch.no_grad()
-def manifold_panels(flow: RectangularFlow, rows: Tensor) -> tuple[Panel, Panel, Panel]:
+def manifold_panels(flow: Model, rows: Tensor) -> tuple[Panel, Panel, Panel]:
     """Coordinates on the manifold of at most 3000 rows, their distances from it, and singular values of the Jacobian."""
     scores = flow.score(rows[:_MOST_POINTS])
     distance = scores.squared_distance.sqrt().numpy()
@@ -74,7 +74,12 @@ def manifold_panels(flow: RectangularFlow, rows: Tensor) -> tuple[Panel, Panel, 
     edges = np.geomspace(low, high, 50) if high > 10 * low else np.linspace(0, high, 50)
     unit = Scale("distance from the manifold, units of the data", kind="log" if high > 10 * low else "linear")
     bars = Bars(np.histogram(distance, edges)[0], edges, BLUE)
-    values = flow.singular_values(scores.z[:1000]).double().numpy()
+    stretches = [
+        flow.charts[k].singular_values(scores.z[:1000][chart == k])
+        for chart in [scores.chart[:1000]]
+        for k in chart.unique().tolist()
+    ]
+    values = torch.cat(stretches).double().numpy()
     condition = f"median condition number {np.median(values[:, 0] / values[:, -1]):.3g}"
     x = Scale("direction on the manifold", ticks=MaxNLocator(integer=True, min_n_ticks=1))
     y = Scale("log₁₀ singular value of the Jacobian")
@@ -85,7 +90,7 @@ def manifold_panels(flow: RectangularFlow, rows: Tensor) -> tuple[Panel, Panel, 
     )
 
 
-def draw_manifold(flow: RectangularFlow, rows: Tensor) -> Figure:
+def draw_manifold(flow: Model, rows: Tensor) -> Figure:
     """Draw what :func:`manifold_panels` gives."""
     figure = sheet(12, 3.9)
     axes = figure.subplots(1, 3)

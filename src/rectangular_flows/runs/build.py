@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 
 from .. import flows
+from ..atlas import Atlas, Model
 from ..data.periodic import PeriodicColumn
 from ..data.rows import Rows, shuffled, take
 from ..densities.registry import FEW_ROWS, FEW_ROWS_CLOSED, LATENTS, latent_on
@@ -43,8 +45,8 @@ def build_flow(
     dtype: torch.dtype = torch.float32,
     columns: Sequence[str] = (),
     periodic: Sequence[PeriodicColumn] = (),
-) -> RectangularFlow:
-    """The flow that the settings describe, with fresh weights by seed and whatever it takes from the data.
+) -> Model:
+    """The flow or atlas that the settings describe, with fresh weights by seed and whatever it takes from the data.
 
     Args:
         settings: of the model.
@@ -71,29 +73,43 @@ def build_flow(
         torch.manual_seed(seed)
         chosen = settings.ambient.settings
         shared = {"scale": settings.scale.name, **vars(settings.scale.settings), "zero_init": settings.zero_init}
-        units, name = _units(settings, train, periodic), settings.latent.name
+        name = settings.latent.name
         space = _space(settings, dim, train.shape[1], len(periodic))
         if name == "auto":
             few = FEW_ROWS if space.flat or (periodic and dim > _FEW_ANGLES) else FEW_ROWS_CLOSED
             name = "mixture" if len(train) < few or "sphere" in space.factors else "spline"
-        latent = LATENTS[name]
+        latent, count = LATENTS[name], settings.charts
+        if isinstance(count, str):
+            raise ValueError("no number of charts: give --charts, 1 for one chart")
+        if count > 1 and periodic:
+            raise ValueError(
+                "several charts of columns that are angles are not possible: leave out --charts or --periodic"
+            )
+        units = _units(settings, train, periodic)
+        make = _on_circles if periodic else _PARTS[settings.ambient.name]
+
+        def made() -> RectangularFlow:
+            own = copy.deepcopy(units)
+            ambient, outer, pad = make(chosen, shared, own, train, space)
+            density = latent_on(name, settings.latent.settings, space)
+            named = None if space.flat else str(space)
+            return RectangularFlow(ambient, density, outer, pad=pad, latent_space=named)
+
         try:
             with Allowance(machine_memory() / _MOST_SHARE):
-                make = _on_circles if periodic else _PARTS[settings.ambient.name]
-                ambient, outer, pad = make(chosen, shared, units, train, space)
-                density = latent_on(name, settings.latent.settings, space)
+                charts = [made() for _ in range(count)]
         except AllowanceError as error:
             raise ValueError(f"expected a model that fits this machine; got one of {error}. {_SMALLER}") from error
-        for layer in outer:
+        for layer in units:
             if isinstance(layer, flows.Standardise):
                 seen = units[-1].column_of if isinstance(units[-1], flows.Periodic) else range(len(columns))
                 _check_precision(layer, dtype, [columns[i] for i in seen] if columns else ())
         _check_turns(periodic, dtype)
-        named = None if space.flat else str(space)
-        flow = RectangularFlow(ambient, density, outer, pad=pad, latent_space=named).to(dtype)
-        if chosen.starts_from_data or latent.starts_from_data:
-            # images are in the order of their files, which may be that of their classes
-            some = shuffled(len(train), seed)[:_ROWS] if images else slice(_ROWS)
+        charts = [chart.to(dtype) for chart in charts]
+        flow: Model = charts[0] if count == 1 else Atlas(charts)
+        if chosen.starts_from_data or latent.starts_from_data or count > 1:
+            # images are in the order of their files, which may be that of their classes; parts of data want any order
+            some = shuffled(len(train), seed)[:_ROWS] if images or count > 1 else slice(_ROWS)
             flow.initialise(take(train, some, dtype=dtype), latent=start_latent)
     return flow
 

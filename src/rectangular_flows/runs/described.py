@@ -16,7 +16,9 @@ def describe_run(run: SavedRun) -> list[str]:
     """The model, what it was trained on and for how long, its columns, and the settings that are not the defaults."""
     flow, images = run.flow, run.flow.kind == "image"
     within = f"images of {'×'.join(map(str, flow.data_shape))}" if images else f"{flow.ambient_dim} columns"
-    closed = "" if flow.latent.space.flat else f" (latent space {flow.latent.space})"
+    space, charts = flow.charts[0].latent.space, len(flow.charts)
+    closed = "" if space.flat else f" (latent space {space})"
+    closed += f", of {charts} charts," if charts > 1 else ""
     model = f"a manifold of dimension {flow.latent_dim}{closed} in {within}, {flow.dtype}".replace("torch.", "")
     lines = [f"{run.path}: {model}"]
     if not run.trained:

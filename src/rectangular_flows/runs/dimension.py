@@ -16,8 +16,11 @@ from ..data.rows import Rows, shuffled, take
 from ..kinds import Chosen, Nothing
 from ..manifold import squared_distance
 from ..metrics.dimension import DuplicateRowsWarning, estimate_dimension
+from ..partition import LANDMARKS, separate_pieces
 from ..settings import ModelSettings
+from ..training.atlas import objective_of
 from ..training.config import auto_rate
+from ..volume import Exact
 from .build import build_flow
 
 LOST = 0.05  # share of the variance that a manifold may lose, on rows held out
@@ -71,6 +74,7 @@ def choose_dimension(
             intrinsic = estimate_dimension(rows.numpy()).suggestion
         except ValueError:  # too few distinct rows
             intrinsic = linear
+    settings = replace(settings, charts=_charts(settings, rows.numpy()))
     tried = sorted({intrinsic, (intrinsic + linear) // 2} - {linear}) if intrinsic < linear else []
     for dim in tried:
         lost = _lost(replace(settings, latent_dim=dim), kept.to(dtype), held_out.to(dtype), seed)
@@ -98,6 +102,15 @@ def estimated(rows: Any, seed: int) -> Dimension:
     return Dimension(estimate_dimension(rows, seed=seed).suggestion, "by the distances of nearest neighbours")
 
 
+def _charts(settings: ModelSettings, rows: Any) -> int:
+    """As many as are asked for; where that is open, three for each separate piece, or one."""
+    if settings.charts != "auto":
+        return settings.charts
+    spread = rows.std(axis=0)
+    pieces = int(separate_pieces(rows[:LANDMARKS] / np.where(spread > 0, spread, 1)).max()) + 1
+    return 1 if pieces == 1 else 3 * pieces
+
+
 def _linear(kept: torch.Tensor, held_out: torch.Tensor) -> int:
     """Principal components of standardised rows that keep 95 % of the variance of others; fewer than there are columns."""
     mean, deviation = kept.mean(dim=0), kept.std(dim=0, correction=0).clamp_min(1e-300)
@@ -116,20 +129,20 @@ def _lost(settings: ModelSettings, kept: torch.Tensor, held_out: torch.Tensor, s
     fewer: Any = replace(ambient, layers=min(ambient.layers, _LAYERS)) if hasattr(ambient, "layers") else ambient
     simple: Any = replace(settings, ambient=Chosen(settings.ambient.name, fewer), latent=Chosen("identity", Nothing()))
     flow = build_flow(simple, kept, seed, dtype=kept.dtype)
-    view = flow.in_model_units
+    objective, views = objective_of(flow, Exact(), 1.0), [chart.in_model_units for chart in flow.charts]
     with torch.no_grad():
-        train, judged = flow.to_model_units(kept), flow.to_model_units(held_out)
+        judged = flow.to_model_units(held_out)
     parameters = [p for p in flow.parameters() if p.requires_grad]
     optimiser = EagerAdam(parameters, auto_rate(kept.shape[1], _RATE))
     least = float("inf")
     for step in range(_STEPS):
-        batch = train[shuffled(len(train), seed, step)[:_BATCH]]
         for parameter in parameters:
             parameter.grad = None
-        (batch - view.project(batch)).square().sum(dim=1).mean().backward()
+        objective(kept[shuffled(len(kept), seed, step)[:_BATCH]], part="reconstruction").loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 5.0)
         optimiser.step()
         if step % 25 == 24:
             with torch.no_grad():
-                least = min(least, float(squared_distance(judged, view.project(judged)).mean()))
+                away = torch.stack([squared_distance(judged, view.project(judged)) for view in views])
+                least = min(least, float(away.min(dim=0).values.mean()))
     return least / float(judged.double().square().sum(dim=1).mean())

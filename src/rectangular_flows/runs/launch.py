@@ -55,6 +55,13 @@ def run_settings(
     if data.periodic:
         whole = without_reconstruction(settings.training, settings.model.latent_dim, len(data.columns))
         settings = replace(settings, training=whole)
+    if settings.model.charts == "auto":
+        from .charts import choose_charts
+
+        chosen = choose_charts(settings, data.train, seed, data.periodic)
+        settings = replace(settings, model=replace(settings.model, charts=chosen.count))
+        if not quiet:
+            say(f"{chosen.count} chart{'s' if chosen.count > 1 else ''}: {chosen.reason}", console=console)
     flow = build_flow(
         settings.model,
         data.train,

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..atlas import Model
 from ..data.datasets import place_of
 from ..data.images import images_like
 from ..data.pixels import ImageRows
 from ..data.rows import Rows, take
 from ..data.tables import Table
 from ..errors import warn
-from ..manifold import RectangularFlow
 from ..settings import DataSettings, FitSettings
 from ..storage.files import fingerprint
 from ..storage.manifest import read_files
@@ -74,7 +74,7 @@ class SavedRun:
         return digest.hexdigest()
 
     @cached_property
-    def flow(self) -> RectangularFlow:
+    def flow(self) -> Model:
         """The model, on the CPU."""
         return build_model(self._files, self.path)
 

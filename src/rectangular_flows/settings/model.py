@@ -10,6 +10,7 @@ from ..densities.registry import LATENTS, Activation
 from ..kinds import Chosen, Condition, Nothing, choice, only, when
 from .data import for_data, traits_of
 
+MOST_CHARTS = 50
 _LARGEST_TAIL = 10  # beyond it the row that is farthest out would decide alone, where nothing overflows
 
 
@@ -125,6 +126,7 @@ AMBIENTS: dict[str, type] = {
     "principal": PrincipalSettings,
     "multiscale": MultiscaleSettings,
 }
+_NOT_IMAGES = Condition(("data",), lambda get: "image" not in (traits_of(get("data")) or ()), text="tables")
 _TABLES = Condition(
     ("data",),
     lambda get: not get("sphere") and "image" not in (traits_of(get("data")) or ()),
@@ -140,6 +142,8 @@ class ModelSettings:
         latent_dim: dimension of the manifold; "auto" estimates it (see rnf dimension).
         latent_space: what the manifold is an image of, if it closes up: "circle", "torus:2", "sphere", or a product such as
             "line*circle"; its dimension is then that of the manifold. none: lines, as many as latent_dim.
+        charts: flows that cover the data together, each a part of them: for separate pieces and closed surfaces. "auto":
+            as many as the data need, chosen on validation rows.
         ambient: network of the decoder: "realnvp" (tables), "principal" (in the leading principal components only: images,
             wide tables) or "multiscale" (images, as published).
         scale: how couplings scale: "tanh" (bounded), "exp" (as published) or "sigmoid".
@@ -152,6 +156,7 @@ class ModelSettings:
 
     latent_dim: int | Literal["auto"] | None = None
     latent_space: str | None = None
+    charts: int | Literal["auto"] = only(1, _NOT_IMAGES)
     ambient: Chosen = choice(AMBIENTS, "realnvp")
     scale: Chosen = choice({"tanh": Bounded, "exp": Nothing, "sigmoid": Nothing}, "tanh")
     zero_init: bool = True
@@ -160,6 +165,8 @@ class ModelSettings:
     pixels: Chosen = choice({"logit": Logit, "plain": Nothing}, "logit", for_data("images", "image"))
 
     def __post_init__(self) -> None:
+        if self.charts != "auto" and not 1 <= self.charts <= MOST_CHARTS:
+            raise ValueError(f"expected charts from 1 to {MOST_CHARTS}, or auto; got {self.charts}")
         if self.latent_space is None:
             return
         from ..flows.spaces import Space  # imports torch

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .. import densities, flows
 from .._version import __version__
+from ..atlas import Atlas, Model
 from ..densities import mixture  # noqa: F401 - a description may name its class
 from ..flows.allowance import AllowanceError
 from ..flows.description import as_dtype, build, describe
@@ -31,7 +32,7 @@ _NAMES = {"format": "a number", "dtype": "a name", "model": "an object or null",
 _ROOM, _LEAST_ROOM = 32, 2**26  # bytes that building may take: for each of the weights, and in any case
 
 
-def save_model(flow: RectangularFlow, folder: str | Path, **facts: Any) -> None:
+def save_model(flow: Model, folder: str | Path, **facts: Any) -> None:
     """Write ``model.safetensors`` and ``model.json`` to a folder, which is made if need be.
 
     Args:
@@ -48,7 +49,7 @@ def save_model(flow: RectangularFlow, folder: str | Path, **facts: Any) -> None:
     commit(folder, model_files(flow, facts))
 
 
-def model_files(flow: RectangularFlow, facts: Mapping[str, Any]) -> dict[str, bytes]:
+def model_files(flow: Model, facts: Mapping[str, Any]) -> dict[str, bytes]:
     """The files of a model, name → content."""
     dtype = str(flow.dtype).removeprefix("torch.")
     content: dict[str, Any] = {
@@ -61,14 +62,16 @@ def model_files(flow: RectangularFlow, facts: Mapping[str, Any]) -> dict[str, by
     try:
         content["model"] = describe(flow)
     except TypeError as error:
-        content |= {"undescribed": str(error), "scatter": describe(flow.scatter), "nearest": flow.nearest}
+        charts = [{"scatter": describe(chart.scatter), "nearest": chart.nearest} for chart in flow.charts]
+        content |= {
+            "undescribed": str(error),
+            **(charts[0] if isinstance(flow, RectangularFlow) else {"charts": charts}),
+        }
     text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
     return {WEIGHTS: pack_tensors(flow.state_dict()), DESCRIPTION: text.encode()}
 
 
-def load_model(
-    folder: str | Path, *, flow: RectangularFlow | None = None, device: str | torch.device = "cpu"
-) -> RectangularFlow:
+def load_model(folder: str | Path, *, flow: Model | None = None, device: str | torch.device = "cpu") -> Model:
     """The model in a run folder, ready to use.
 
     Args:
@@ -87,9 +90,9 @@ def build_model(
     files: Mapping[str, bytes],
     folder: str | Path,
     *,
-    flow: RectangularFlow | None = None,
+    flow: Model | None = None,
     device: str | torch.device = "cpu",
-) -> RectangularFlow:
+) -> Model:
     """The model from the content of its files, which were read from a folder."""
     folder = Path(folder)
     description = description_in(files, folder)
@@ -103,17 +106,31 @@ def build_model(
                 getattr(room, name)
         flow = _built(description["model"], folder, len(files[WEIGHTS]))
     elif flow.scatter is None:  # fitted at the end of training, so that the code which makes the model has none
-        described = description if description["model"] is None else description["model"]["arguments"]
-        flow.set_scatter(_built(described.get("scatter"), folder, len(files[WEIGHTS])))
-        flow.set_nearest(described.get("nearest", 0))
-    if not isinstance(flow, RectangularFlow):
-        raise ValueError(f"{folder / DESCRIPTION} describes a {type(flow).__name__}; expected a RectangularFlow")
+        for chart, described in zip(flow.charts, _fitted(description, len(flow.charts)), strict=True):
+            chart.set_scatter(_built(described.get("scatter"), folder, len(files[WEIGHTS])))
+            chart.set_nearest(described.get("nearest", 0))
+    if not isinstance(flow, RectangularFlow | Atlas):
+        raise ValueError(
+            f"{folder / DESCRIPTION} describes a {type(flow).__name__}; expected a RectangularFlow or an Atlas"
+        )
     flow.to(as_dtype(description["dtype"]))
     load_weights(flow, unpack_tensors(files[WEIGHTS], folder / WEIGHTS), str(folder / WEIGHTS))
     return flow.to(device).eval()
 
 
-def load_weights(flow: RectangularFlow, weights: Mapping[str, Tensor], source: str) -> None:
+def _fitted(description: Mapping[str, Any], charts: int) -> list[Any]:
+    """What is said of every chart that was fitted at the end of training."""
+    model = description["model"]
+    if model is None:
+        found = description.get("charts", [description])
+    elif "charts" in model["arguments"]:
+        found = [chart["arguments"] for chart in model["arguments"]["charts"]]
+    else:
+        found = [model["arguments"]]
+    return found if len(found) == charts else [{}] * charts
+
+
+def load_weights(flow: Model, weights: Mapping[str, Tensor], source: str) -> None:
     """Replace the weights of a flow by others of the same names and shapes."""
     try:
         flow.load_state_dict(dict(weights))

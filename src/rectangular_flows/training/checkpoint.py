@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..manifold import RectangularFlow
+from ..atlas import Model
 from ..storage.files import DamagedFileError, pack_tensors, unpack_tensors
 from ..storage.models import load_weights
 from .average import Average
@@ -22,7 +22,7 @@ CHECKPOINT, BEFORE = "checkpoint/state.safetensors", "checkpoint/previous.safete
 
 
 def pack_checkpoint(
-    flow: RectangularFlow,
+    flow: Model,
     optimiser: torch.optim.Optimizer,
     average: Average,
     progress: Progress,
@@ -39,7 +39,7 @@ def pack_checkpoint(
 
 
 def unpack_checkpoint(
-    content: bytes, file: Path, flow: RectangularFlow, optimiser: torch.optim.Optimizer, average: Average
+    content: bytes, file: Path, flow: Model, optimiser: torch.optim.Optimizer, average: Average
 ) -> tuple[Progress, dict[str, Tensor], str | None]:
     """Put the state back into flow, optimiser and average.
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..atlas import Model
 from ..errors import NumericalError, warn
-from ..manifold import RectangularFlow
 from ..volume import Exact
+from .atlas import objective_of
 from .config import TrainingConfig
-from .objective import Objective
 
-Metric = Callable[[RectangularFlow, Tensor], float]
+Metric = Callable[[Model, Tensor], float]
 _OWN = ("objective", "nll", "reconstruction")
 _INFEASIBLE = 1000.0
 SLACK = 1.05  # of a target that counts as met
@@ -30,7 +30,7 @@ class Values:
     metrics: dict[str, float]
 
 
-def fid_like(flow: RectangularFlow, rows: Tensor) -> float:
+def fid_like(flow: Model, rows: Tensor) -> float:
     """The FID-like score of as many samples as there are rows (at least 10,000), with a fixed seed."""
     from ..metrics.frechet import fid_like as score
 
@@ -61,14 +61,15 @@ def judged_by(nll: float, reconstruction: float, target: float) -> float:
 
 @torch.no_grad()
 def evaluate(
-    flow: RectangularFlow,
+    flow: Model,
     rows: Tensor,
     config: TrainingConfig,
     metrics: Mapping[str, Metric],
+    beta: float,
     target: float | None = None,
 ) -> Values:
     """All of it on the validation rows. Where the manifold is degenerate the likelihood is NaN, with a warning."""
-    exact = Objective(flow, Exact(), config.beta)
+    exact = objective_of(flow, Exact(), beta)
     nll = latent = reconstruction = 0.0
     for part in rows.split(flow.rows_at_once()):
         share = len(part) / len(rows)

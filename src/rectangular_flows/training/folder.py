@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from .._version import __version__
+from ..atlas import Model
 from ..data.rows import Rows
 from ..errors import warn
-from ..manifold import RectangularFlow
 from ..storage.derived import derived_files
 from ..storage.files import DamagedFileError, fingerprint, is_temporary, write_atomically
 from ..storage.legacy import CONFIG, is_old_run
@@ -119,7 +119,7 @@ class RunFolder:
         train: Rows,
         validation: Tensor,
         facts: Mapping[str, Any],
-        flow: RectangularFlow,
+        flow: Model,
         optimiser: torch.optim.Optimizer,
         average: Average,
     ) -> tuple[Progress, dict[str, Tensor], list[Epoch]]:

@@ -12,10 +12,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from ..atlas import Model
 from ..data.rows import Rows, mix, shuffled, split, take
 from ..errors import NonFiniteError, NumericalError
-from ..manifold import RectangularFlow
 from ..volume import Auto
+from .atlas import objective_of, settle
 from .average import Average
 from .budget import seconds_of, within
 from .chooser import VolumeChooser
@@ -44,7 +45,7 @@ _PLANNED = ("epochs", "epoch_rows", "latent_epochs", "evaluate_every", "patience
 
 
 def fit(
-    flow: RectangularFlow,
+    flow: Model,
     data: Rows,
     config: TrainingConfig | None = None,
     *,
@@ -126,7 +127,7 @@ class _Loop:
 
     def __init__(
         self,
-        flow: RectangularFlow,
+        flow: Model,
         train: Rows,
         held_out: Tensor,
         config: TrainingConfig,
@@ -138,16 +139,16 @@ class _Loop:
         self.flow, self.train, self.held_out = flow, train, held_out
         self.config, self.world, self.metrics, self.facts = config, world, metrics, facts
         weights = tail_weights(flow, train, held_out, config.tail_weight, config.seed)
-        self.objective = Objective(flow, config.volume, config.beta, config.volume_fraction, weights)
+        self.objective = objective_of(flow, config.volume, config.beta, config.volume_fraction, weights)
         self.module = world.wrap(self.objective)
         self.parameters = [p for p in flow.parameters() if p.requires_grad]
         self.optimiser = make_optimiser(self.parameters, config)
         self.average = Average(flow, config.ema)
-        self.plan = Plan(config, len(train), any(p.requires_grad for p in flow.latent.parameters()))
+        self.plan = Plan(config, len(train), any(p.requires_grad for p in flow.latent_parameters()))
         fixed = None if config.target_error == "auto" else config.target_error
         self.run = Run(flow, config, folder=out, progress=Progress(config.beta, target=fixed))
         self.chooser: VolumeChooser | None = None
-        if isinstance(config.volume, Auto) and config.method == "ml":
+        if isinstance(config.volume, Auto) and config.method == "ml" and isinstance(self.objective, Objective):
             rows = min(config.batch_size, len(train))
             self.chooser = VolumeChooser(config.volume, self.objective, rows, config.seed, world)
         self.progress = self.run.progress
@@ -204,6 +205,7 @@ class _Loop:
                 raise Interrupted(f"stopped in {where}; everything is saved. {how}", self.signals.number or 2) from None
         if not self.run.use_best():  # nothing was ever judged: the weights that would have been
             self.average.swap()
+        settle(self.flow, self.train, self.held_out, self.config.seed)
         self._fit_scatter()
         self.flow.set_nearest(self.config.nearest)
         if self.folder is not None:
@@ -233,7 +235,7 @@ class _Loop:
         epoch = progress.epoch + 1
         if epoch % config.validates_every == 0 or epoch == plan.last_epoch(progress):
             with self.average.in_place():
-                given = self.flow, self.held_out, config, self.metrics, progress.target
+                given = self.flow, self.held_out, config, self.metrics, progress.beta, progress.target
                 values = self._unless_stopped(evaluate, *given)
                 self._judge(epoch, values)
             if on_epoch is not None and first:
@@ -352,7 +354,7 @@ class _Loop:
         """Keep the weights at the start: where nothing better comes of training, they stay."""
         if self.config.start_latent and not self.progress.latent_started:
             self._initialise_latent()
-        values = self._unless_stopped(evaluate, self.flow, self.held_out, self.config, {})
+        values = self._unless_stopped(evaluate, self.flow, self.held_out, self.config, {}, self.progress.beta)
         nll, error = values.negative_log_likelihood, values.reconstruction
         self.progress.start, self.progress.least_error = (self.world.agree(nll), self.world.agree(error)), error
         self.run.best_weights = copy.deepcopy(self.flow.state_dict())
@@ -385,7 +387,7 @@ class _Loop:
         like, order = self.held_out, shuffled(len(self.train), self.config.seed)
         with torch.no_grad():
             rows = take(self.train, order[:_START_ROWS], like.device).to(like.dtype)
-            self.flow.latent.initialise(self.flow.in_batches(self.flow.encode, rows))
+            self.flow.initialise_latent(rows)
 
     # --- keeping
 

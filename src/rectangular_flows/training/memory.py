@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from .atlas import AtlasObjective
 from .distributed import World
 from .objective import Objective, Part, Terms
 
@@ -14,7 +15,7 @@ _MOST_ROWS = 2.0**62
 _SLACK = 2.0  # what a backward pass needs beside the saved tensors
 
 
-def saved_bytes(objective: Objective, rows: Tensor, part: Part = "all") -> int:
+def saved_bytes(objective: Objective | AtlasObjective, rows: Tensor, part: Part = "all") -> int:
     """Bytes that the graph of the objective keeps for the backward pass, parameters not counted."""
     parameters = {p.untyped_storage().data_ptr() for p in objective.parameters()}
     kept: dict[int, int] = {}
@@ -30,14 +31,14 @@ def saved_bytes(objective: Objective, rows: Tensor, part: Part = "all") -> int:
         return sum(kept.values()) if terms.loss.requires_grad else 0
 
 
-def _guessed_bytes(objective: Objective, rows: Tensor) -> float:
+def _guessed_bytes(objective: Objective | AtlasObjective, rows: Tensor) -> float:
     """For one row: every layer keeps a few activations of the primal, twice, and of each tangent."""
-    layers = objective.flow.layers()
+    layers = objective.flow.charts[0].layers()
     tangents = min(objective.flow.latent_dim, objective.flow.ambient_dim - objective.flow.latent_dim + 1)
     return 6.0 * rows.element_size() * (2 + tangents) * sum(layer.activation_size for layer in layers)
 
 
-def rows_within(objective: Objective, rows: Tensor, budget_mib: float, part: Part = "all") -> int:
+def rows_within(objective: Objective | AtlasObjective, rows: Tensor, budget_mib: float, part: Part = "all") -> int:
     """The most rows whose graph fits the budget, at least one; measured on one row, and on a few where these fit."""
     budget, few = budget_mib * 2**20 / _SLACK, rows[:8]
     try:

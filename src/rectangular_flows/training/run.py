@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from ..atlas import Model
 from ..errors import NonFiniteError, NumericalError
-from ..manifold import RectangularFlow
 from ..volume.auto import CHOICE, Choice
 from .config import TrainingConfig
 
@@ -147,7 +147,7 @@ class Progress:
 class Run:
     """The result of training: the flow with its best weights, and how it got there."""
 
-    flow: RectangularFlow
+    flow: Model
     config: TrainingConfig
     history: list[Epoch] = field(default_factory=list)
     seconds: float = 0.0

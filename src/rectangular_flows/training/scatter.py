@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from ..atlas import Model
 from ..data.discrete import dequantised, discrete_steps
 from ..data.rows import Rows, shuffled, take
 from ..errors import NumericalError, ScatterWarning, warn
-from ..manifold import RectangularFlow
 
 _ROWS = 20_000
 _COLUMN_ROWS = 400  # to train on, that allow a density of the columns one after another
 _COLUMN_STEPS, _MOST_STEPS = 1.2, 4_500  # for each step of the manifold, and in all
 
 
-def fit_scatter(flow: RectangularFlow, train: Rows, held_out: Tensor, seed: int, steps: int) -> bool:
+def fit_scatter(flow: Model, train: Rows, held_out: Tensor, seed: int, steps: int) -> bool:
     """Give the flow its density in R^D, where its layers allow one; whether it has one now.
 
     Args:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from ..manifold import RectangularFlow
+from ..atlas import Model
 
 _SMALL_STEP = 2**19  # scalars of a bundle; in smaller ones threads only wait for each other
 
@@ -33,10 +33,10 @@ def seed_everything(seed: int, device: torch.device) -> None:
 
 
 @contextmanager
-def threads_for(flow: RectangularFlow, batch_size: int) -> Iterator[None]:
+def threads_for(flow: Model, batch_size: int) -> Iterator[None]:
     """One thread for steps so small that more would only wait for each other."""
     threads = torch.get_num_threads()
-    widest = max(link.activation_size for link in flow.layers())
+    widest = max(link.activation_size for chart in flow.charts for link in chart.layers())
     if batch_size * flow.latent_dim * widest < _SMALL_STEP:
         torch.set_num_threads(1)
     try:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..atlas import Model
 from ..data.rows import Rows, shuffled, take
 from ..flows.linear import tail_weights as by_distance
-from ..manifold import RectangularFlow
 
 _ROWS = 10_000
 
@@ -51,7 +51,7 @@ class TailWeights:
 
 
 @torch.no_grad()
-def tail_weights(flow: RectangularFlow, train: Rows, like: Tensor, exponent: float, seed: int) -> TailWeights | None:
+def tail_weights(flow: Model, train: Rows, like: Tensor, exponent: float, seed: int) -> TailWeights | None:
     """Those of the training rows, from a random choice of them, on the device of ``like``; None for an exponent of 0."""
     if not exponent:
         return None
