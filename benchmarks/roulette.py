@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from rectangular_flows import RectangularFlow, flows
+from rectangular_flows.atlas import one_chart
 from rectangular_flows.data.download import data_root
 from rectangular_flows.runs.build import build_flow
 from rectangular_flows.settings import FitSettings, read_preset
@@ -41,7 +42,7 @@ def trained(rows: Tensor, dim: int, epochs: int, stretch: float) -> RectangularF
     """A flow of the default kind, and a last layer that stretches its columns."""
     given = {"latent_dim": dim, "epochs": epochs, "latent": "mixture", "scatter": False, "time": None}
     settings = FitSettings.from_flat(given, read_preset("table"))
-    flow = build_flow(settings.model, rows, 0, start_latent=not settings.training.start_latent)
+    flow = one_chart(build_flow(settings.model, rows, 0, start_latent=not settings.training.start_latent))
     fit(flow, rows, settings.training)
     last = flows.Standardise(torch.zeros(rows.shape[1]), torch.logspace(0, float(np.log10(stretch)), rows.shape[1]))
     return RectangularFlow(flow.ambient, flow.latent, [*flow.outer, last], pad=flow.pad)
