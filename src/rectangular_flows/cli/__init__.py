@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import re
 import sys
 import warnings
@@ -28,6 +29,7 @@ class Command(NamedTuple):
 COMMANDS: dict[str, Command] = {
     "demo": Command("train both methods on the von Mises circle, draw the figure, write the report", ".demo"),
     "fit": Command("train on your own table or images, or on a known data set", ".fit"),
+    "sweep": Command("train a grid of settings and seeds side by side, and compare", ".sweep"),
     "sample": Command("draw samples from a trained model", ".sample"),
     "score": Command("log-density, distance from the manifold and outlier score of every row", ".score"),
     "show": Command("what a run is, and whether it is any good", ".show"),
@@ -58,13 +60,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments)
     except KeyboardInterrupt as stop:  # of training, with its state saved, or a plain one
-        return _complain(str(stop) or "stopped", int(getattr(stop, "exit_code", 130)))
+        return _complain(str(stop) or "stopped", int(getattr(stop, "exit_code", 130)), all_alike=True)
     except (ValueError, OSError) as error:
         return _complain(_text(error), 2)
     except Exception as error:
         own = type(error).__module__.startswith(__name__.partition(".")[0])
         if own and isinstance(error, ArithmeticError):  # training or scoring broke down, and says what to try
-            return _complain(str(error), 1)
+            return _complain(str(error), 1, all_alike=True)
+        if own and hasattr(error, "exit_code"):  # of several processes another one failed, and has said why if it could
+            code, said = int(error.exit_code), bool(getattr(error, "known", False))
+            return code if said else _complain(str(error), code, all_alike=True)
         from .bug import lack_of_memory, report_bug
 
         known = lack_of_memory(error)
@@ -75,9 +80,13 @@ def _note(message: Warning | str, *_: object, **__: object) -> None:
     _complain(f"note: {message}")
 
 
-def _complain(text: str, code: int = 0) -> int:
-    """One line on standard error; the code."""
-    print(f"rnf: {one_line(text)}", file=sys.stderr)
+def _complain(text: str, code: int = 0, all_alike: bool = False) -> int:
+    """One line on standard error; the code. Of several processes the first speaks for all where these say the same."""
+    rank = os.environ.get("RANK", "0") if "TORCHELASTIC_RUN_ID" in os.environ else "0"
+    training = sys.modules.get(f"{__name__.partition('.')[0]}.training.distributed")
+    alone = training is not None and training.joined()  # before they join, processes do the same
+    if rank == "0" or (alone and not all_alike):
+        print(f"rnf: {'' if rank == '0' else f'process {rank}: '}{one_line(text)}", file=sys.stderr)
     return code
 
 

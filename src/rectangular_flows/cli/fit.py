@@ -32,6 +32,7 @@ def run(arguments: argparse.Namespace) -> int:
     from ..runs.launch import run_settings
     from ..runs.saved import SavedRun
     from ..storage.lock import acquire, keeping_locks, release
+    from ..training.distributed import World
     from ..training.folder import RunFolder, is_run
 
     if arguments.resume:
@@ -40,15 +41,18 @@ def run(arguments: argparse.Namespace) -> int:
         settings = SavedRun(out).settings
     console = PlainConsole()
     options = {name: getattr(arguments, name) for name in ("overwrite", "quiet", "tensorboard")}
+    first = World("cpu").first  # of several processes
     with keeping_locks():  # nobody may replace the model before it is calibrated
-        if not arguments.resume:
+        if first and not arguments.resume:
             RunFolder(out).check_vacant(arguments.overwrite)
-        if is_run(out):  # taken now, and not only when the data are read
+        if first and is_run(out):  # taken now, and not only when the data are read
             acquire(out)
             release(out)
         run, data = run_settings(
             settings, out, console=console, name=out.name, resume=bool(arguments.resume), **options
         )
+        if not first:  # it calibrates and judges, and needs nobody for that
+            return 0
         calibrate(run.flow.cpu(), data.validation, data.train, settings.training.validation_rows).save(out)
     if not arguments.quiet:
         say(_summary(run, out, data.note), console=console)

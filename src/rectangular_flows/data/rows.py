@@ -38,11 +38,16 @@ def pick(values: Rows, index: Array) -> Rows:
     return values[index]
 
 
-def split(data: Rows, validation: Rows | None, shape: tuple[int, ...], seed: int) -> tuple[Rows, Rows]:
-    """Training and validation rows, checked; without validation rows, a tenth of the data is held out by seed."""
-    check(data, "data", shape)
+def split(
+    data: Rows, validation: Rows | None, shape: tuple[int, ...], seed: int, read: bool = True
+) -> tuple[Rows, Rows]:
+    """Training and validation rows, checked; without validation rows, a tenth of the data is held out by seed.
+
+    Of several processes one does ``read`` all of them, to see whether they are finite.
+    """
+    check(data, "data", shape, read)
     if validation is not None:
-        check(validation, "validation", shape)
+        check(validation, "validation", shape, read)
         return data, validation
     order = shuffled(len(data), seed, -1)
     count = max(1, len(data) // 10)
@@ -50,13 +55,14 @@ def split(data: Rows, validation: Rows | None, shape: tuple[int, ...], seed: int
     return pick(data, kept.numpy()), pick(data, held_out.numpy())
 
 
-def check(rows: Rows, name: str, shape: tuple[int, ...]) -> None:
+def check(rows: Rows, name: str, shape: tuple[int, ...], read: bool = True) -> None:
     """Raise an error for rows that cannot be trained on."""
     if tuple(rows.shape[1:]) != shape:
         raise ValueError(f"expected {name} of shape (N, {', '.join(map(str, shape))}); got {tuple(rows.shape)}")
     if len(rows) < 2:
         raise ValueError(f"expected at least two rows of {name}; got {len(rows)}")
-    bad = sum(int((~torch.isfinite(take(rows, part)).flatten(1).all(dim=1)).sum()) for part in parts_of(rows))
+    parts = parts_of(rows) if read else ()
+    bad = sum(int((~torch.isfinite(take(rows, part)).flatten(1).all(dim=1)).sum()) for part in parts)
     if bad:
         raise NonFiniteError(f"{bad} of {len(rows)} rows of {name} have NaN or infinite entries; drop or repair them")
 

@@ -10,7 +10,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from multiprocessing.connection import Connection
@@ -27,6 +28,7 @@ from ..settings import FitSettings, read_preset
 from ..storage.files import write_atomically
 from ..storage.manifest import Stored
 from ..storage.models import WEIGHTS
+from ..training.budget import PLANNED
 from ..training.checkpoint import CHECKPOINT
 from ..training.folder import FAILURE, has_checkpoint
 from ..training.history import last_epoch
@@ -50,10 +52,14 @@ class Job:
     folder: Path
 
     @cached_property
-    def epochs(self) -> int:
-        """The most epochs it may take."""
+    def epochs(self) -> int | None:
+        """The most epochs it may take; None where that is for the run to decide."""
         training = FitSettings.from_flat(self.settings).training
-        return training.whole_epochs + training.latent_epochs
+        return None if training.epochs == "auto" else training.whole_epochs + training.latent_epochs
+
+    def done(self, epoch: int) -> float:
+        """That many epochs as a share of the most it may take; 0 where that is not known."""
+        return epoch / self.epochs if self.epochs else 0.0
 
     @property
     def begun(self) -> bool:
@@ -64,7 +70,7 @@ class Job:
     def share(self) -> float:
         """Epochs done, as a share of the most it may take; 1 for a complete run."""
         last = last_epoch(self.folder)
-        return 1.0 if self.complete else 0.0 if last is None else last.epoch / self.epochs
+        return 1.0 if self.complete else 0.0 if last is None else self.done(last.epoch)
 
     @property
     def complete(self) -> bool:
@@ -99,7 +105,13 @@ def preset_job(
     return Job(title, settings, folder)
 
 
-def run_jobs(jobs: Sequence[Job], console: Console, processes: int | None = None, fresh: bool = False) -> list[Outcome]:
+def run_jobs(
+    jobs: Sequence[Job],
+    console: Console,
+    processes: int | None = None,
+    fresh: bool = False,
+    launcher: Callable[[Job, bool], Worker] | None = None,
+) -> list[Outcome]:
     """Train each job in a process of its own; how each ended, in the order of the jobs.
 
     A complete run is left as it is, a stopped one resumes. A worker that dies does not stop the others. Ctrl-C stops all of
@@ -110,6 +122,7 @@ def run_jobs(jobs: Sequence[Job], console: Console, processes: int | None = None
         console: where to show them.
         processes: workers at a time, by default one for each core.
         fresh: train all of them anew.
+        launcher: makes the worker of a job; by default one on this machine.
 
     Raises:
         ValueError: a folder holds a run with other settings. Nothing was started or lost.
@@ -120,11 +133,11 @@ def run_jobs(jobs: Sequence[Job], console: Console, processes: int | None = None
         raise ValueError(f"expected at least one job at a time; got {at_once}")
     for job in () if fresh else jobs:
         _check_settings(job)
-    workers = [_Worker(job, fresh) for job in jobs]
+    workers = [(launcher or _Worker)(job, fresh) for job in jobs]
     with StopSignals(enabled=True) as signals, _Display(workers, console) as display:
         while any(worker.outcome is None for worker in workers):
             running = [worker for worker in workers if worker.running]
-            waiting = [worker for worker in workers if worker.process is None and worker.outcome is None]
+            waiting = [worker for worker in workers if not worker.running and worker.outcome is None]
             if signals.requested and not running:
                 break
             if signals.requested:
@@ -140,12 +153,32 @@ def run_jobs(jobs: Sequence[Job], console: Console, processes: int | None = None
     return [worker.outcome or Outcome() for worker in workers]
 
 
-class _Worker:
-    """A job and the process that runs it, which is started only where there is something to train."""
+class Worker(ABC):
+    """A job and whoever runs it, which is asked to only where there is something to train."""
 
     def __init__(self, job: Job, fresh: bool):
         self.job, self.fresh, self.stopping = job, fresh, False
         self.outcome = None if fresh or not job.complete else Outcome(_seconds(job))
+
+    @property
+    @abstractmethod
+    def running(self) -> bool:
+        """Whether the job runs; where it has just ended, sets the outcome."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start it."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Ask it, once, to save its state and stop."""
+
+
+class _Worker(Worker):
+    """A process on this machine."""
+
+    def __init__(self, job: Job, fresh: bool):
+        super().__init__(job, fresh)
         self.process: multiprocessing.process.BaseProcess | None = None
 
     @property
@@ -182,13 +215,7 @@ def _work(job: Job, fresh: bool, sender: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=_stop_with_parent, daemon=True).start()
-    torch.set_num_threads(1)
-    try:
-        outcome = train_job(job, fresh)
-    except Interrupted:
-        outcome = Outcome(failure="it was stopped")
-    except (ValueError, OSError) as error:
-        outcome = Outcome(failure=str(error))
+    outcome = outcome_of(job, fresh)
     with contextlib.suppress(BrokenPipeError):  # nobody waits for an orphan
         sender.send(outcome)
 
@@ -198,6 +225,17 @@ def _stop_with_parent() -> None:
     if parent is not None:
         parent.join()
         signal.raise_signal(signal.SIGTERM)
+
+
+def outcome_of(job: Job, fresh: bool) -> Outcome:
+    """Train a job in this process, with one thread; how it ended."""
+    torch.set_num_threads(1)
+    try:
+        return train_job(job, fresh)
+    except Interrupted:
+        return Outcome(failure="it was stopped")
+    except (ValueError, OSError) as error:
+        return Outcome(failure=str(error))
 
 
 def train_job(job: Job, fresh: bool = False) -> Outcome:
@@ -224,7 +262,14 @@ def _check_settings(job: Job) -> None:
     if not job.begun:
         return
     there, wanted = SavedRun(job.folder).settings.flat(), FitSettings.from_flat(job.settings).flat()
-    others = [name for name in wanted if there.get(name) != wanted[name]]
+    decided = {name for name, value in wanted.items() if value == "auto"}  # by the run, and recorded
+    decided |= PLANNED if wanted.get("time") is not None else set()
+    asked, used = wanted.get("periodic") or (), there.get("periodic") or ()
+    if len(asked) == len(used) and all(
+        u in (a, f"{a}:{u.rpartition(':')[2]}") for a, u in zip(asked, used, strict=True)
+    ):
+        decided.add("periodic")  # the same, with periods that were guessed
+    others = [name for name in wanted if name not in decided and there.get(name) != wanted[name]]
     if others:
         shown = ", ".join(f"{name} = {there.get(name)}, not {wanted[name]}" for name in others[:3])
         more = f" and {len(others) - 3} more" if len(others) > 3 else ""
@@ -236,11 +281,11 @@ def _check_settings(job: Job) -> None:
 class _Display:
     """A line for each run that trains, and one for each that has ended; the former change in place on a terminal."""
 
-    def __init__(self, workers: Sequence[_Worker], console: Console):
+    def __init__(self, workers: Sequence[Worker], console: Console):
         self._workers, self._console, self._status = workers, console, console.status("starting …")
         self._started = self._line = time.perf_counter()
         self._shares = {worker: 0.0 if worker.fresh else worker.job.share for worker in workers}
-        self._before, self._ended = sum(self._shares.values()), set[_Worker]()
+        self._before, self._ended = sum(self._shares.values()), set[Worker]()
 
     def __enter__(self) -> _Display:
         self._status.start()
@@ -257,8 +302,9 @@ class _Display:
             job = worker.job
             last = last_epoch(job.folder) if worker.running else None
             if last is not None:
-                self._shares[worker] = last.epoch / job.epochs
-                lines.append(f"{job.title} epoch {last.epoch}/{job.epochs}: {describe(last)}")
+                self._shares[worker] = job.done(last.epoch)
+                of = f"/{job.epochs}" if job.epochs else ""
+                lines.append(f"{job.title} epoch {last.epoch}{of}: {describe(last)}")
             elif worker.outcome is not None and worker not in self._ended:
                 self._shares[worker] = 1.0
                 self._ended.add(worker)
@@ -273,7 +319,7 @@ class _Display:
             say(" · ".join(lines), console=self._console)
 
 
-def _ending(worker: _Worker) -> str:
+def _ending(worker: Worker) -> str:
     failure, seconds = (worker.outcome.failure, worker.outcome.seconds) if worker.outcome else ("", 0.0)
     if failure:
         return "stopped" if worker.stopping else f"failed: {failure}"

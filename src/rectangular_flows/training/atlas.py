@@ -20,7 +20,7 @@ from ..atlas import Atlas, Model, width_of
 from ..data.rows import Rows, shuffled, take
 from ..manifold import ModelUnits, squared_distance
 from ..volume import Auto, Exact, Stochastic
-from .objective import Objective, Part, Terms
+from .objective import Objective, Part, Place, Terms
 
 _HOPELESS = 12.0  # nats behind the best chart, before volumes are known, at which a chart is not considered
 _LEAST = 1e-3  # share that is passed through a chart
@@ -48,8 +48,8 @@ class AtlasObjective(nn.Module):
         self.flow, self.volume, self.beta = flow, volume, beta
         self.volume_fraction, self.row_weights = volume_fraction, row_weights
 
-    def forward(self, x: Tensor, weight: float = 1.0, part: Part = "all") -> Terms:
-        """The objective at data x (user's units); see :meth:`Objective.forward`."""
+    def forward(self, x: Tensor, weight: float = 1.0, part: Part = "all", place: Place | None = None) -> Terms:
+        """The objective at data x (user's units), a whole batch or part of one; see :meth:`Objective.forward`."""
         y = self.flow.to_model_units(x)
         views = [chart.in_model_units for chart in self.flow.charts]
         if part == "reconstruction" or weight == 0:

@@ -10,6 +10,8 @@ from dataclasses import replace
 
 from .config import TrainingConfig
 
+PLANNED = {"epochs", "epoch_rows", "latent_epochs", "evaluate_every", "patience"}
+"""The settings that a time decides."""
 _WARM_UP, _MEASURED = 3, 7  # steps
 _SHARE = 0.65  # of the time that is for steps; the rest is for validation, mixtures, calibration and the verdict
 _COLUMNS = 0.6  # seconds of the density of the columns one after another, for each second of steps

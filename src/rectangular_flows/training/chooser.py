@@ -44,6 +44,11 @@ class VolumeChooser:
         if progress.volume:
             self._use(Choice(**progress.volume["choice"]))
 
+    def looks(self, progress: Progress) -> bool:
+        """Whether it needs the rows of this step: to measure, or to see whether the condition number has moved."""
+        known = progress.volume
+        return not known or progress.step >= known["next"] or (known["next"] - progress.step) % _WATCH == 0
+
     def step(self, progress: Progress, x: Tensor, optimiser: torch.optim.Optimizer) -> bool:
         """Before a step with the likelihood on the rows x: measure if it is time; whether the choice was made anew."""
         known, now = progress.volume, progress.step

@@ -13,6 +13,7 @@ from ..errors import NumericalError, warn
 from ..volume import Exact
 from .atlas import objective_of
 from .config import TrainingConfig
+from .distributed import World
 
 Metric = Callable[[Model, Tensor], float]
 _OWN = ("objective", "nll", "reconstruction")
@@ -66,13 +67,19 @@ def evaluate(
     config: TrainingConfig,
     metrics: Mapping[str, Metric],
     beta: float,
-    target: float | None = None,
+    target: float | None,
+    world: World,
 ) -> Values:
-    """All of it on the validation rows. Where the manifold is degenerate the likelihood is NaN, with a warning."""
+    """All of it on the validation rows. Where the manifold is degenerate the likelihood is NaN, with a warning.
+
+    Of several processes the first has all rows and takes its share of them; each of the others has its own.
+    """
+    own = world.share(rows) if world.first else rows
+    total = int(world.total(torch.tensor(len(own))))
     exact = objective_of(flow, Exact(), beta)
     nll = latent = reconstruction = 0.0
-    for part in rows.split(flow.rows_at_once()):
-        share = len(part) / len(rows)
+    for part in own.split(flow.rows_at_once()):
+        share = len(part) / total
         try:
             terms = exact(part)
         except NumericalError as error:
@@ -83,7 +90,10 @@ def evaluate(
         reconstruction += share * float(terms.reconstruction)
         if config.method == "two-step":
             latent += share * float(exact(part, part="likelihood").loss)
+    sums = world.total(torch.tensor([nll, latent, reconstruction], dtype=torch.float64))
+    nll, latent, reconstruction = sums.tolist()
     objective = (latent if config.method == "two-step" else nll) + config.beta * reconstruction
     if target is not None:  # β changes, so that its objective is no yardstick: likelihood if feasible
         objective = judged_by(nll, reconstruction, target)
-    return Values(objective, nll, reconstruction, {name: float(metric(flow, rows)) for name, metric in metrics.items()})
+    found = {name: world.agree(float(metric(flow, rows)) if world.first else 0.0) for name, metric in metrics.items()}
+    return Values(objective, nll, reconstruction, found)

@@ -114,21 +114,10 @@ class RunFolder:
 
     # --- continuing
 
-    def load(
-        self,
-        train: Rows,
-        validation: Tensor,
-        facts: Mapping[str, Any],
-        flow: Model,
-        optimiser: torch.optim.Optimizer,
-        average: Average,
-    ) -> tuple[Progress, dict[str, Tensor], list[Epoch]]:
-        """Put the state of the run back into flow, optimiser and average, if the data are those that it began with.
+    def last_state(self, train: Rows, validation: Tensor, facts: Mapping[str, Any]) -> bytes:
+        """The last checkpoint, if the data are those that the run began with; for the process that writes.
 
         A damaged state is replaced by the one before it, with a warning.
-
-        Returns:
-            The progress, the best weights so far, and the history.
 
         Raises:
             FileNotFoundError: there is no checkpoint.
@@ -140,19 +129,11 @@ class RunFolder:
                 f"nothing to resume from in {self.path}: expected {CHECKPOINT} there. A run writes it when it is "
                 "stopped, and every checkpoint_every seconds before."
             )
-        if self.writes:
-            self._lock()
-            recover(self.path)
+        self._lock()
+        recover(self.path)
         self._check_data(train, validation, facts)
-        name, content = self._last_state()
-        progress, best, lines = unpack_checkpoint(content, self.path / name, flow, optimiser, average)
-        history = read_history(self.path) if lines is None else parse_history(lines, self.path / name)
-        return progress, best, [line for line in history if line.epoch <= progress.epoch]
-
-    def _last_state(self) -> tuple[str, bytes]:
-        """The name and content of the last checkpoint, or of the one before where that is damaged."""
         try:
-            return CHECKPOINT, read_files(self.path, [CHECKPOINT])[CHECKPOINT]
+            return read_files(self.path, [CHECKPOINT])[CHECKPOINT]
         except DamagedFileError as error:
             try:
                 content = read_files(self.path, [BEFORE])[BEFORE]
@@ -160,7 +141,16 @@ class RunFolder:
                 raise error from None
             warn(DamagedFileWarning, f"{error}. The run continues from the state before that one")
             self._restored = {CHECKPOINT: content}
-            return BEFORE, content
+            return content
+
+    def restore(
+        self, state: bytes, flow: Model, optimiser: torch.optim.Optimizer, average: Average
+    ) -> tuple[Progress, dict[str, Tensor], list[Epoch]]:
+        """Put a state back into flow, optimiser and average; the progress, the best weights so far, and the history."""
+        name = BEFORE if self._restored else CHECKPOINT
+        progress, best, lines = unpack_checkpoint(state, self.path / name, flow, optimiser, average)
+        history = read_history(self.path) if lines is None else parse_history(lines, self.path / name)
+        return progress, best, [line for line in history if line.epoch <= progress.epoch]
 
     def _check_data(self, train: Rows, validation: Tensor, facts: Mapping[str, Any]) -> None:
         before, advice = read_config(self.path).get("record", {}), "Give it the same data, or start a new run."

@@ -12,25 +12,26 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ..atlas import Model
+from ..atlas import Atlas, Model
 from ..data.rows import Rows, mix, shuffled, split, take
 from ..errors import NonFiniteError, NumericalError
 from ..volume import Auto
 from .atlas import objective_of, settle
 from .average import Average
-from .budget import seconds_of, within
+from .budget import PLANNED, seconds_of, within
 from .chooser import VolumeChooser
 from .config import TrainingConfig
-from .distributed import World
+from .distributed import PeerError, World
 from .evaluation import SLACK, Metric, Values, evaluate, judged_by, metrics_for
 from .folder import RunFolder
 from .memory import backward_in_parts, rows_within
-from .objective import Objective, Terms
+from .objective import Objective, Place, Terms
 from .optimisers import make_optimiser
 from .run import Epoch, Progress, Run
 from .scatter import fit_scatter
 from .schedule import Plan, dual_step
-from .setup import choose_device, seed_everything
+from .setup import seed_everything
+from .sharing import same_model
 from .signals import GivenUp, Interrupted, StopSignals
 from .weights import tail_weights
 
@@ -41,7 +42,6 @@ _START_ROWS = 40_000
 _TOLERANCE = 1.1  # of target_error = "auto", over what was reached before the likelihood counts
 _LEAST_TARGET, _MOST_BETA = 1e-6, 1e6
 _DONE = "all epochs done"
-_PLANNED = ("epochs", "epoch_rows", "latent_epochs", "evaluate_every", "patience")  # by time
 
 
 def fit(
@@ -96,22 +96,30 @@ def fit(
     if out is not None and not str(out):
         raise ValueError("expected the name of a folder for out; got an empty one")
     chosen, begun = metrics_for(config, metrics), time.perf_counter()
-    world = World(choose_device(config.device))
+    world = World(config.device)
+    if world.size > 1 and isinstance(flow, Atlas):
+        raise ValueError(
+            "an atlas trains in one process; got several. Start rnf fit without torchrun, or leave out --charts"
+        )
     devices = [world.device] if world.device.type == "cuda" else []
     with world.open(), torch.random.fork_rng(devices):
         flow.set_scatter(None)  # of other weights
         flow.set_nearest(0)
         flow.to(world.device, None if config.dtype is None else getattr(torch, config.dtype)).train()
-        train, rest = split(data, validation, flow.data_shape, config.seed)
+        same_model(world, flow).train()
+        train, rest = split(data, validation, flow.data_shape, config.seed, read=world.first)
         timed = config.time is not None and config.epochs == "auto" and not resume
         config = config.for_rows(len(train), flow.ambient_dim)
-        held_out = take(rest, slice(config.validation_rows), world.device, flow.dtype)
+        whole = slice(config.validation_rows)  # for process 0, which judges by it; the others read their shares
+        own = whole if world.first else slice(world.rank, config.validation_rows, world.size)
+        held_out = take(rest, own, world.device, flow.dtype)
         parts = chosen, None if out is None else Path(out), facts or {}
         loop = _Loop(flow, train, held_out, config, world, *parts)
         record = {**config.settings(), **(settings or {})}
         if timed:
-            config = within(config, len(train), loop.seconds_per_step(), time.perf_counter() - begun)
-            record |= {name: getattr(config, name) for name in _PLANNED}
+            seconds = loop.seconds_per_step()
+            config = within(config, len(train), seconds, world.agree(time.perf_counter() - begun))
+            record |= {name: getattr(config, name) for name in PLANNED}
             loop = _Loop(flow, train, held_out, config, world, *parts)
         try:
             loop.open(record, resume, overwrite)
@@ -140,7 +148,6 @@ class _Loop:
         self.config, self.world, self.metrics, self.facts = config, world, metrics, facts
         weights = tail_weights(flow, train, held_out, config.tail_weight, config.seed)
         self.objective = objective_of(flow, config.volume, config.beta, config.volume_fraction, weights)
-        self.module = world.wrap(self.objective)
         self.parameters = [p for p in flow.parameters() if p.requires_grad]
         self.optimiser = make_optimiser(self.parameters, config)
         self.average = Average(flow, config.ema)
@@ -155,7 +162,7 @@ class _Loop:
         self.progress.steps = self.plan.steps(self.progress)
         self.rows_at_once = self._rows_within()
         self.folder = None if out is None else RunFolder(out, writes=world.first)
-        self.signals = StopSignals(enabled=self.folder is not None)
+        self.signals = StopSignals(enabled=self.folder is not None, patient=world.size > 1)
         self.started = self.saved = time.perf_counter()
 
     def open(self, settings: Mapping[str, Any], resume: bool, overwrite: bool) -> None:
@@ -167,8 +174,9 @@ class _Loop:
         if not resume:
             self.folder.create(settings, self.train, self.held_out, overwrite, self.facts)
             return
-        parts = self.flow, self.optimiser, self.average
-        progress, best, history = self.folder.load(self.train, self.held_out, self.facts, *parts)
+        rows = self.train, self.held_out, self.facts
+        state = self.world.from_first(self.folder.last_state(*rows) if self.world.first else b"")
+        progress, best, history = self.folder.restore(state, self.flow, self.optimiser, self.average)
         self.progress, self.run.best_weights, self.run.history = progress, best, history
         self.run.progress = progress
         if self.config.target_error != "auto":  # runs of version 0.1 did not keep it
@@ -198,8 +206,12 @@ class _Loop:
                     self._epoch(on_step, on_epoch)
                     if progress.finished:
                         self._save()
+            except PeerError:
+                self._save()  # the step in which another process failed left no trace
+                raise
             except GivenUp:
                 self._save()
+                self.world.wait()  # or torchrun would end process 0 for having lost another
                 where = f"epoch {progress.epoch + 1} of {self.plan.last_epoch(progress)}, step {progress.step}"
                 how = f"Resume with: rnf fit --resume {self.run.folder}"
                 raise Interrupted(f"stopped in {where}; everything is saved. {how}", self.signals.number or 2) from None
@@ -236,7 +248,7 @@ class _Loop:
         if epoch % config.validates_every == 0 or epoch == plan.last_epoch(progress):
             with self.average.in_place():
                 given = self.flow, self.held_out, config, self.metrics, progress.beta, progress.target
-                values = self._unless_stopped(evaluate, *given)
+                values = self._unless_stopped(evaluate, *given, self.world)
                 self._judge(epoch, values)
             if on_epoch is not None and first:
                 on_epoch(self.run)
@@ -257,27 +269,37 @@ class _Loop:
     # --- a step
 
     def _rows_within(self) -> int:
-        """Rows to take at once within the memory."""
+        """Rows to take at once within the memory, of all processes together."""
         first = take(self.train, slice(8), self.held_out.device, self.held_out.dtype)
-        return rows_within(self.objective, first, self.config.memory, self.plan.passes(self.progress)[-1])
+        found = rows_within(self.objective, first, self.config.memory, self.plan.passes(self.progress)[-1])
+        return int(self.world.agree(found))
 
     def seconds_per_step(self) -> float:
         """Measured, without a change to the weights."""
         batch = torch.arange(min(self.config.batch_size, len(self.train)))
-        x = take(self.train, batch, self.held_out.device, self.held_out.dtype)
         part = self.plan.passes(self.progress)[-1]
         state = torch.random.get_rng_state()
         if self.chooser is not None:
-            self.chooser.step(self.progress, x, self.optimiser)
+            whole = take(self.train, batch, self.held_out.device, self.held_out.dtype)
+            self.chooser.step(self.progress, whole, self.optimiser)
+        parts = self._parts(batch)
 
         def step() -> None:
             for parameter in self.parameters:
                 parameter.grad = None
-            backward_in_parts(self.module, x.split(self.rows_at_once), 1.0, part, self.world, 1.0)
+            backward_in_parts(self.objective, parts, 1.0, part, self.world)
 
         spent = seconds_of(step)
         torch.random.set_rng_state(state)
         return self.world.agree(spent)
+
+    def _parts(self, batch: Tensor) -> list[tuple[Tensor, Place]]:
+        """A batch in parts that fit the memory, the same for any number of processes: the rows of this one in each."""
+        parts, world = batch.split(self.rows_at_once), self.world
+        own = [world.share(part) for part in parts]
+        x = take(self.train, torch.cat(own), self.held_out.device, self.held_out.dtype)
+        places = [Place(len(part), world.rank, world.size) for part in parts]
+        return list(zip(x.split([len(part) for part in own]), places, strict=True))
 
     def _gradient(self, batch: Tensor) -> tuple[Terms, Tensor] | None:
         """The gradient of a batch, in parts that fit the memory; its terms and the gradient's norm. None: no step."""
@@ -291,14 +313,15 @@ class _Loop:
         for parameter in self.parameters:
             parameter.grad = None
         self.objective.beta = self.progress.beta
-        x = take(self.train, self.world.share(batch), self.held_out.device, self.held_out.dtype)
         counts = part == "all" and weight > 0
-        if counts and self.chooser is not None and self.chooser.step(self.progress, x, self.optimiser):
-            self.rows_at_once = self._rows_within()
-        seed_everything(mix(self.config.seed, self.progress.step, self.world.rank), self.world.device)
+        if counts and self.chooser is not None and self.chooser.looks(self.progress):
+            whole = take(self.train, batch, self.held_out.device, self.held_out.dtype)  # all processes choose alike
+            if self.chooser.step(self.progress, whole, self.optimiser):
+                self.rows_at_once = self._rows_within()
+        parts = self._parts(batch)
+        seed_everything(mix(self.config.seed, self.progress.step, 0), self.world.device)  # in all processes alike
         try:
-            correction = self.world.correction(batch)
-            terms = backward_in_parts(self.module, x.split(self.rows_at_once), weight, part, self.world, correction)
+            terms = backward_in_parts(self.objective, parts, weight, part, self.world)
             norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
             if not bool(torch.isfinite(terms.loss) & torch.isfinite(norm)):
                 raise NonFiniteError(f"the loss is {float(terms.loss):.3g} and its gradient's norm {float(norm):.3g}.")
@@ -308,18 +331,19 @@ class _Loop:
 
     def _step(self, terms: Terms, norm: Tensor) -> None:
         progress, config = self.progress, self.config
+        if self.chooser is not None and self.chooser.after_step(progress):
+            # before the weights change: another process may be lost here
+            self.rows_at_once = self._rows_within()
         if config.clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, config.clip, norm)
         for group in self.optimiser.param_groups:
             group["lr"] = self.plan.rate(progress)
         self.optimiser.step()
-        if self.chooser is not None and self.chooser.after_step(progress):
-            self.rows_at_once = self._rows_within()
         self.average.update(progress.step)
         loss, error = float(terms.loss), float(terms.reconstruction)
         progress.add(loss=loss, error=error, norm=float(norm))
         if not math.isnan(error):  # of a pass without a reconstruction
-            progress.beta = self.world.agree(dual_step(config, progress.beta, error, progress.target))
+            progress.beta = dual_step(config, progress.beta, error, progress.target)
 
     # --- after an epoch
 
@@ -330,7 +354,7 @@ class _Loop:
         progress.least_error = min(progress.least_error, float(values.reconstruction))
         now = self.plan.weight(progress), self.plan.rate(progress), seconds, self.chooser is not None
         line = progress.line(epoch, values, *now)
-        judged = self.world.agree(line.value(self.config.monitor) if self._keeps_the_manifold(line) else math.nan)
+        judged = line.value(self.config.monitor) if self._keeps_the_manifold(line) else math.nan
         if progress.judge(judged, epoch, self.plan.judged_from(progress), self.config):
             run.best_weights = copy.deepcopy(self.flow.state_dict())
         run.history.append(line)
@@ -354,9 +378,10 @@ class _Loop:
         """Keep the weights at the start: where nothing better comes of training, they stay."""
         if self.config.start_latent and not self.progress.latent_started:
             self._initialise_latent()
-        values = self._unless_stopped(evaluate, self.flow, self.held_out, self.config, {}, self.progress.beta)
+        of = self.flow, self.held_out, self.config
+        values = self._unless_stopped(evaluate, *of, {}, self.progress.beta, None, self.world)
         nll, error = values.negative_log_likelihood, values.reconstruction
-        self.progress.start, self.progress.least_error = (self.world.agree(nll), self.world.agree(error)), error
+        self.progress.start, self.progress.least_error = (nll, error), error
         self.run.best_weights = copy.deepcopy(self.flow.state_dict())
 
     def _keeps_the_manifold(self, line: Epoch) -> bool:
@@ -384,10 +409,12 @@ class _Loop:
         self.progress.latent_started = True
 
     def _initialise_latent(self) -> None:
-        like, order = self.held_out, shuffled(len(self.train), self.config.seed)
-        with torch.no_grad():
-            rows = take(self.train, order[:_START_ROWS], like.device).to(like.dtype)
-            self.flow.initialise_latent(rows)
+        if self.world.first:
+            like, order = self.held_out, shuffled(len(self.train), self.config.seed)
+            with torch.no_grad():
+                rows = take(self.train, order[:_START_ROWS], like.device).to(like.dtype)
+                self.flow.initialise_latent(rows)
+        same_model(self.world, self.flow).train()
 
     # --- keeping
 
@@ -400,10 +427,13 @@ class _Loop:
     def _fit_scatter(self) -> None:
         """The density of rows around the manifold, which is a function of the flow: resuming a finished run repairs it."""
         if self.config.scatter:
-            fit_scatter(self.flow, self.train, self.held_out, self.config.seed, self.plan.steps(Progress(1.0)))
+            if self.world.first:
+                fit_scatter(self.flow, self.train, self.held_out, self.config.seed, self.plan.steps(Progress(1.0)))
+            same_model(self.world, self.flow).train()
 
     def _failure(self, error: NumericalError) -> NonFiniteError:
         restored = self.run.use_best()
         if self.folder is not None:
             self.folder.save(self.run, self.facts)
+        self.world.wait()  # or torchrun would end process 0 for having lost another
         return self.progress.failure(error, restored)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from ..errors import NumericalError
 from .atlas import AtlasObjective
 from .distributed import World
-from .objective import Objective, Part, Terms
+from .objective import Objective, Part, Place, Terms
 
 _MOST_ROWS = 2.0**62
 _SLACK = 2.0  # what a backward pass needs beside the saved tensors
@@ -51,16 +52,32 @@ def rows_within(objective: Objective | AtlasObjective, rows: Tensor, budget_mib:
 
 
 def backward_in_parts(
-    objective: nn.Module, parts: Sequence[Tensor], weight: float, part: Part, world: World, correction: float
+    objective: Objective | AtlasObjective,
+    parts: Sequence[tuple[Tensor, Place]],
+    weight: float,
+    part: Part,
+    world: World,
 ) -> Terms:
-    """Add the gradient of a batch, times ``correction``, one part of it at a time; return its terms without a graph."""
-    rows = sum(len(chunk) for chunk in parts)
-    sums = torch.zeros(3, dtype=parts[0].dtype, device=parts[0].device)
-    for i, chunk in enumerate(parts):
-        with world.synchronised(objective, last=i == len(parts) - 1):
-            terms = objective(chunk, weight, part)
-            share = len(chunk) / rows
-            (terms.loss * (share * correction)).backward()
-        values = (terms.loss, terms.negative_log_likelihood, terms.reconstruction)
-        sums += share * torch.stack([value.detach() for value in values])
-    return Terms(*sums)
+    """Add the gradient of a batch, one part of it at a time, over all processes; return its terms without a graph.
+
+    Args:
+        objective: in whose parameters the gradient is left.
+        parts: the rows of this process in each part of the batch, and which of them these are.
+        weight: of the likelihood.
+        part: of the objective.
+        world: whose processes have the other rows.
+    """
+    rows, first, failure = sum(place.rows for _, place in parts), parts[0][0], None
+    sums = torch.zeros(3, dtype=first.dtype, device=first.device)
+    try:
+        for chunk, place in parts:
+            if not len(chunk):
+                continue
+            terms = objective(chunk, weight, part, place)
+            share = place.rows / rows
+            (terms.loss * share).backward()
+            values = (terms.loss, terms.negative_log_likelihood, terms.reconstruction)
+            sums += share * torch.stack([value.detach() for value in values])
+    except NumericalError as error:
+        failure = error
+    return Terms(*world.add_up([p for p in objective.parameters() if p.requires_grad], sums, failure))

@@ -15,6 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from ..densities.base import drawing_for
 from ..manifold import RectangularFlow
 from ..volume import Auto, Exact, Stochastic
 
@@ -31,8 +32,21 @@ class Terms:
     reconstruction: Tensor
 
 
+@dataclass(frozen=True)
+class Place:
+    """Which rows of a batch these are: every ``step``-th of ``rows``, from ``first`` on."""
+
+    rows: int
+    first: int = 0
+    step: int = 1
+
+    def among(self, rows: int) -> int:
+        """How many of these are among the first ``rows`` of the batch."""
+        return len(range(self.first, rows, self.step))
+
+
 class Objective(nn.Module):
-    """The training objective of a rectangular flow. All of it happens in ``forward``, as DistributedDataParallel wants.
+    """The training objective of a rectangular flow.
 
     Args:
         flow: the model.
@@ -59,43 +73,57 @@ class Objective(nn.Module):
         self.volume_fraction = volume_fraction
         self.row_weights = row_weights
 
-    def forward(self, x: Tensor, weight: float = 1.0, part: Part = "all") -> Terms:
+    def forward(self, x: Tensor, weight: float = 1.0, part: Part = "all", place: Place | None = None) -> Terms:
         """The objective at data x (user's units).
+
+        Of several processes each has some rows of a batch. The terms of all of them add up to those of the batch: which rows
+        have a volume, and the probes of each, depend on its place in the batch and not on who has it.
 
         Args:
             x: rows, (B, *data_shape).
             weight: w, the weight of the likelihood.
             part: "all", or one pass of the two-step method: "likelihood" is −w·log p_h(z) with z held fixed, which
                 trains h; "reconstruction" is β‖y − ŷ‖², which trains f̃.
+            place: which rows of a batch these are; all of it unless given.
         """
+        place = place or Place(len(x))
         y = self.flow.to_model_units(x)
         if part == "likelihood":
             with torch.no_grad():
                 z = self.flow.in_model_units.encode(y)
-            nll = -self.flow.latent.log_prob(z).mean()
+            nll = -_mean(self.flow.latent.log_prob(z), place.rows)
             return Terms(weight * nll, nll, nll.new_full((), math.nan))
         z = self.flow.in_model_units.encode(y)
         if part == "reconstruction" or weight == 0:
             error = _squared_distance(y, self.flow.in_model_units.decode(z))
-            return Terms(self._penalty(y, error), error.new_full((), math.nan), error.mean())
-        with_volume = max(1, math.ceil(self.volume_fraction * len(z)))
-        y_hat, L = self.volume(self.flow.in_model_units, z[:with_volume])
-        error = _squared_distance(y[:with_volume], y_hat)
-        if with_volume < len(z):
-            rest = self.flow.in_model_units.decode(z[with_volume:])
-            error = torch.cat([error, _squared_distance(y[with_volume:], rest)])
-        nll = L.mean() - self.flow.latent.log_prob(z).mean()
-        return Terms(weight * nll + self._penalty(y, error), nll, error.mean())
+            return Terms(self._penalty(y, error, place), error.new_full((), math.nan), _mean(error, place.rows))
+        with_volume = max(1, math.ceil(self.volume_fraction * place.rows))
+        count, L, parts = place.among(with_volume), z.new_zeros(0), []
+        if count:
+            with drawing_for(with_volume, place.first, place.step):
+                y_hat, L = self.volume(self.flow.in_model_units, z[:count])
+            parts.append(_squared_distance(y[:count], y_hat))
+        if count < len(z):
+            parts.append(_squared_distance(y[count:], self.flow.in_model_units.decode(z[count:])))
+        error = torch.cat(parts)
+        nll = _mean(L, with_volume) - _mean(self.flow.latent.log_prob(z), place.rows)
+        return Terms(weight * nll + self._penalty(y, error, place), nll, _mean(error, place.rows))
 
     def apart(self, x: Tensor, volume: Exact | Stochastic) -> tuple[Tensor, Tensor]:
         """The objective at full weight without its volume, and the volume by itself, batch means both."""
         y = self.flow.to_model_units(x)
         z = self.flow.in_model_units.encode(y)
         y_hat, L = volume(self.flow.in_model_units, z)
-        return self._penalty(y, _squared_distance(y, y_hat)) - self.flow.latent.log_prob(z).mean(), L.mean()
+        penalty = self._penalty(y, _squared_distance(y, y_hat), Place(len(x)))
+        return penalty - self.flow.latent.log_prob(z).mean(), L.mean()
 
-    def _penalty(self, y: Tensor, error: Tensor) -> Tensor:
-        return self.beta * (error if self.row_weights is None else self.row_weights(y) * error).mean()
+    def _penalty(self, y: Tensor, error: Tensor, place: Place) -> Tensor:
+        return self.beta * _mean(error if self.row_weights is None else self.row_weights(y) * error, place.rows)
+
+
+def _mean(values: Tensor, rows: int) -> Tensor:
+    """What these values add to the mean over so many rows."""
+    return values.mean() if len(values) == rows else values.sum() / rows
 
 
 def _squared_distance(y: Tensor, y_hat: Tensor) -> Tensor:

@@ -29,9 +29,11 @@ class StopSignals:
 
     Args:
         enabled: nothing is caught where there is no folder to save to.
+        patient: catch later ones too: torchrun passes on a Ctrl-C that its processes got as well.
     """
 
-    def __init__(self, enabled: bool):
+    def __init__(self, enabled: bool, patient: bool = False):
+        self._patient = patient
         self.number: int | None = None
         self._enabled = enabled and threading.current_thread() is threading.main_thread()
         self._before: dict[int, Any] = {}
@@ -61,7 +63,8 @@ class StopSignals:
 
     def _caught(self, number: int, _frame: FrameType | None) -> None:
         self.number = number
-        self._restore()
+        if not self._patient:
+            self._restore()
         if self._may_give_up:
             raise GivenUp
 
