@@ -15,7 +15,7 @@ from rectangular_flows.densities.base import drawing_for
 from rectangular_flows.errors import NonFiniteError, RankDeficientError
 from rectangular_flows.training.distributed import PeerError
 from rectangular_flows.training.objective import Objective, Place
-from rectangular_flows.volume import Exact, Stochastic
+from rectangular_flows.volume import Auto, Exact, Stochastic
 
 sys.path.insert(0, str(Path(__file__).parent))
 from processes import finish, start
@@ -29,6 +29,7 @@ CASES = {
     "rademacher-pcg": {"volume": Stochastic(3, "rademacher", "pcg")},
     "fraction": {"volume_fraction": 0.1},
     "fraction-in-parts": {"volume": Stochastic(), "volume_fraction": 0.3, "memory": 0.05},
+    "auto": {"volume": Auto()},
     "two-step": {"method": "two-step", "clip": 1.0},
     "everything": {
         **{"target_error": "auto", "anneal": (1, 1), "start_latent": True, "latent_epochs": 1, "ema": 0.9},
