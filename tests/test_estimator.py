@@ -142,8 +142,8 @@ def test_as_many_dimensions_as_columns():
         ({"latent_dim": 0}, "got 0"),
         ({"latent_dim": "many"}, "got 'many'"),
         ({"validation_fraction": 1.5}, "validation_fraction < 1.*got 1.5"),
-        ({"volume": "rough"}, "exact, stochastic; got rough"),
-        ({"probes": 7}, "probes is for volume = stochastic; this run has volume = exact"),
+        ({"volume": "rough"}, "exact, stochastic, auto; got rough"),
+        ({"probes": 7}, "probes is for volume = stochastic; this run has volume = auto"),
     ],
 )
 def test_mistakes_are_told(settings, message):

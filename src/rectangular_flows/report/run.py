@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -101,7 +100,7 @@ def run_page(run: SavedRun) -> Page:
 def _volume(history: Sequence[Epoch]) -> list[Text]:
     """What the automatic choice of the log-volume was in the end, if it was automatic."""
     chosen = history[-1].volume
-    if not chosen or math.isnan(chosen["volume_share"]):
+    if not chosen or not chosen["volume_share"]:
         return []
     probes = int(chosen["volume_probes"])
     how = f"with {probes} probe{'s' * (probes > 1)}" if probes else "exactly"

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..atlas import Model
 from ..errors import NonFiniteError, NumericalError
-from ..volume.auto import CHOICE, Choice
+from ..volume.auto import Choice
 from .config import TrainingConfig
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Epoch:
     seconds: float
     metrics: dict[str, float] = field(default_factory=dict)
     volume: dict[str, float] = field(default_factory=dict)
-    """What ``volume = "auto"`` has chosen; empty with other methods. NaN before the likelihood counts."""
+    """What ``volume = "auto"`` has chosen; empty with other methods. Share 0 before the likelihood counts."""
 
     def value(self, name: str) -> float:
         """A named value to judge by."""
@@ -93,8 +93,7 @@ class Progress:
 
     def line(self, epoch: int, values: Values, weight: float, rate: float, seconds: float, auto: bool) -> Epoch:
         """The next line of the history, with the means of what was added since the last one."""
-        choice = self.choice
-        numbers = {} if not auto else dict.fromkeys(CHOICE, math.nan) if choice is None else choice.numbers()
+        numbers = (self.choice or Choice(share=0.0)).numbers() if auto else {}
         line = Epoch(
             epoch,
             self.step,
