@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ..storage.files import parts_of, replacing
+from ..storage.files import replacing
 from ..storage.limits import in_words
 from ._arrays import load_pyarrow
 from ._files import Array, DataError
@@ -22,6 +22,7 @@ from ._files import Array, DataError
 Texts = Mapping[str, Sequence[str]]
 Write = Callable[[Array, Texts], None]
 _CELL_BYTES = 8  # of a cell of text, at least
+_TEXT_ROWS = 2**14
 
 
 @contextmanager
@@ -181,7 +182,8 @@ def _npy_part(file: IO[bytes], values: Array, kind: np.dtype[Any]) -> None:
 
 def _cells(values: Array, text: Texts) -> Iterator[Sequence[str]]:
     """The rows of a text file; NaN is an empty cell."""
-    for part in parts_of(values):
+    for start in range(0, len(values), _TEXT_ROWS):  # as text, a number takes ten times the memory
+        part = slice(start, start + _TEXT_ROWS)
         yield from zip(*(cells[part] for cells in text.values()), *map(_column, values[part].T), strict=True)
 
 
