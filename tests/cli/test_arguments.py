@@ -22,10 +22,11 @@ ARGUMENTS = {
     ),
     "score run data": (
         "score [-h] [-o OUTPUT] [--id COLUMN,…] [--explain] [--coordinates] [--drop-invalid] "
-        "[--resume | --restart] RUN DATA",
+        "[--resume | --restart] [--engine {ray}] [--address ADDRESS] [--workers N] RUN DATA",
         {
-            **{"folder": RUN, "data": "data", "output": Path("scores.csv"), "id": "", "explain": False},
+            **{"folder": RUN, "data": "data", "output": None, "id": "", "explain": False},
             **{"coordinates": False, "drop_invalid": False, "resume": False, "restart": False},
+            **{"engine": None, "address": None, "workers": None},
         },
     ),
     "show run": ("show [-h] [--again] RUN", {"folder": RUN, "again": False}),
@@ -54,6 +55,13 @@ ARGUMENTS = {
         {
             **{"data": "data", "columns": None, "exclude": None, "drop_invalid": False, "seed": 0},
             "output": Path("dimension.png"),
+        },
+    ),
+    "sweep s.toml --over seed=0..1": (
+        "sweep SETTINGS --over NAME=VALUES [--over NAME=VALUES …] [--out FOLDER] [options]",
+        {
+            **{"settings": "s.toml", "over": ["seed=0..1"], "preset": None, "out": None, "jobs": None},
+            **{"launcher": "local", "address": None},
         },
     ),
     "completion bash": ("completion [-h] SHELL", {"shell": "bash"}),

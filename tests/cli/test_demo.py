@@ -7,6 +7,7 @@ from tests.browser import opened_in_a_browser
 from tests.cli.command import complaint, run
 
 
+@pytest.mark.slow  # a minute; 'make demo' is the same job
 def test_both_methods_a_figure_and_a_page(tmp_path):
     done = run("demo", "--epochs", 1, "--out", tmp_path / "new" / "demo")
     assert done.returncode == 0, done.stderr

@@ -113,7 +113,7 @@ def straight(tmp_path_factory):
     return folder / "run", arguments
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
 def test_stopped_and_resumed_is_as_if_never_stopped(straight, tmp_path, number):
     undisturbed, arguments = straight
     process = start(*arguments, "--out", tmp_path / "stopped", cwd=tmp_path)

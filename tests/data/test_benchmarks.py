@@ -209,7 +209,7 @@ def test_miniboone_itself():
 
 
 def test_unknown_benchmark(tmp_path):
-    with pytest.raises(DataError, match=r"Expected one of circle, power, gas.*Did you mean 'hepmass'"):
+    with pytest.raises(DataError, match=r"Expected one of circle, sphere, .*power, gas.*Did you mean 'hepmass'"):
         load_benchmark("hepmas", tmp_path)
     with pytest.raises(DataError, match=r"Expected a table, one of power, gas, hepmass, miniboone; 'mnist' is of kind"):
         load_benchmark("mnist", tmp_path)

@@ -80,6 +80,7 @@ def test_a_stopped_run_resumes_and_a_fresh_one_begins_anew(tmp_path):
     assert [line.epoch for line in read_history(two.folder)] == [1]
 
 
+@pytest.mark.slow
 def test_a_signal_stops_the_runs_that_train_and_those_that_wait(tmp_path):
     process = start("reproduce", "circle", "--seeds", 2, "--jobs", 1, "--out", tmp_path)
     first = tmp_path / "circle" / "circle" / "seed-0"

@@ -81,8 +81,8 @@ def test_where_every_epoch_is_worse_the_start_stays(monkeypatch):
     before = error(flow, other)
     found = loop.evaluate
 
-    def worse(flow, rows, config, metrics, target, world):
-        values = found(flow, rows, config, metrics, target, world)
+    def worse(flow, rows, config, metrics, beta, target, world):
+        values = found(flow, rows, config, metrics, beta, target, world)
         return values if target is None else type(values)(-1e9, -1e9, 2 * before, {})
 
     monkeypatch.setattr(loop, "evaluate", worse)

@@ -78,7 +78,8 @@ def drawing_for(rows: int, first: int = 0, step: int = 1) -> Iterator[None]:
 
 def draw_normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator | None) -> Tensor:
     """Standard normal draws with the dtype and device of ``like``, from the generator's own device if there is one."""
-    if (places := _places.get()) is not None:
+    places = None if torch.compiler.is_compiling() else _places.get()  # which the compiler cannot follow
+    if places is not None:
         rows, first, step = places
         with drawing_for(rows):
             return draw_normal((rows, *shape[1:]), like, generator)[first::step]
