@@ -119,7 +119,7 @@ def build_model(
 
 
 def _fitted(description: Mapping[str, Any], charts: int) -> list[Any]:
-    """What is said of every chart that was fitted at the end of training."""
+    """What the description has of each chart that was fitted at the end of training."""
     model = description["model"]
     if model is None:
         found = description.get("charts", [description])
