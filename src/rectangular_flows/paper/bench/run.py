@@ -109,7 +109,7 @@ def page(folder: Path) -> str:
 
 
 def _by_columns(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows of one kind together: those whose first columns have the same names."""
+    """Rows with counted products apart from the others, since their columns differ."""
     kinds: dict[str, list[Row]] = {}
     for row in rows:
         kinds.setdefault("products" if "products" in row else "", []).append(row)
