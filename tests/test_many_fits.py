@@ -8,6 +8,7 @@ import pytest
 
 from tests.cli.command import helix, run
 from tests.tally import measured, tally
+from tests.training.test_memory import tensors
 
 WORDS = ("--latent-dim=1", "--epochs=2", "--layers=1", "--hidden=4", "--latent=affine", "--quiet", "--overwrite")
 ITSELF = Path("/proc/self")
@@ -38,11 +39,11 @@ def fits(folder, count):
         assert done.returncode == 0, done.stderr
 
 
-def test_a_few_fits_leave_no_descriptor_and_no_thread(tmp_path):
+def test_a_few_fits_leave_no_descriptor_no_thread_and_no_tensor(tmp_path):
     fits(tmp_path, 2)
-    _, *before = taken()
+    _, *before = *taken(), tensors()
     fits(tmp_path, 4)
-    _, *after = taken()
+    _, *after = *taken(), tensors()
     assert after == before
 
 

@@ -1,4 +1,7 @@
+import gc
+
 import pytest
+import torch
 
 from rectangular_flows.data import von_mises_circle
 from rectangular_flows.training import Objective
@@ -19,3 +22,15 @@ def test_rows_within_a_budget():
     objective.register_forward_pre_hook(lambda _, arguments: seen.append(len(arguments[0])))
     rows_within(objective, x, budget_mib=1e-9)
     assert seen == [1]  # measuring keeps to the budget as well
+
+
+def test_measuring_keeps_nothing():
+    objective, x = Objective(make_flow(), Exact(), 50.0), von_mises_circle(8, seed=0)
+    before = tensors()
+    saved_bytes(objective, x)
+    assert tensors() == before
+
+
+def tensors():
+    gc.collect()
+    return sum(type(one) in (torch.Tensor, torch.nn.Parameter) for one in gc.get_objects())

@@ -25,7 +25,7 @@ def saved_bytes(objective: Objective | AtlasObjective, rows: Tensor, part: Part 
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in parameters:
             kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
+        return tensor.detach()  # an output that its own node keeps would be a circle which nothing ever collects
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
         terms = objective(rows, 1.0, part)
