@@ -18,6 +18,7 @@ from ..storage.files import replacing
 from ..storage.limits import in_words
 from ._arrays import load_pyarrow
 from ._files import Array, DataError
+from ._numbers import lines_of, texts_of
 
 Texts = Mapping[str, Sequence[str]]
 Write = Callable[[Array, Texts], None]
@@ -95,10 +96,11 @@ def _text(
     with io.TextIOWrapper(opened, encoding="utf-8", newline="") as lines:
         writer = csv.writer(lines, delimiter=mark, lineterminator="\n")
         writer.writerow([*texts, *columns])
+        lines.flush()
         if texts:  # which may have to be quoted; numbers never
             yield lambda values, text: writer.writerows(_cells(values, text))
         else:
-            yield lambda values, text: lines.writelines(f"{mark.join(cells)}\n" for cells in _cells(values, {}))
+            yield lambda values, text: opened.writelines(lines_of(values, mark))
         lines.flush()
 
 
@@ -184,29 +186,4 @@ def _cells(values: Array, text: Texts) -> Iterator[Sequence[str]]:
     """The rows of a text file; NaN is an empty cell."""
     for start in range(0, len(values), _TEXT_ROWS):  # as text, a number takes ten times the memory
         part = slice(start, start + _TEXT_ROWS)
-        yield from zip(*(cells[part] for cells in text.values()), *map(_column, values[part].T), strict=True)
-
-
-def _column(values: Array) -> list[str]:
-    """The shortest texts that give the same numbers back; whole numbers have no decimal point."""
-    if values.dtype.kind != "f":
-        return list(map(str, (values.astype(np.int8) if values.dtype.kind == "b" else values).tolist()))
-    if values.dtype.itemsize <= 4:
-        cells = [f"{cell:.9g}" for cell in values.tolist()]
-    elif _plain_whole(values):  # quicker than shortening each
-        return list(map(str, values.astype(np.int64).tolist()))
-    else:
-        cells = list(map(repr, values.tolist()))
-        for i in np.flatnonzero(values == np.rint(values)).tolist():
-            cells[i] = cells[i].removesuffix(".0")
-    for i in np.flatnonzero(np.isnan(values)).tolist():
-        cells[i] = ""
-    return cells
-
-
-def _plain_whole(values: Array) -> bool:
-    """Whether all are whole numbers whose texts have neither an exponent nor the sign of −0."""
-    with np.errstate(invalid="ignore"):
-        return bool(
-            ((values == np.rint(values)) & (np.abs(values) < 1e15) & ((values != 0) | ~np.signbit(values))).all()
-        )
+        yield from zip(*(cells[part] for cells in text.values()), *map(texts_of, values[part].T), strict=True)

@@ -27,7 +27,6 @@ from .totals import SHOWN, Totals, Written
 
 AT_ONCE = 10_000
 """Rows of a part: what a row is scored with is the same, wherever the scoring begins."""
-_BATCH = 5_000  # rows that the model is given at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +117,7 @@ class Scoring:
 
     def _part(self, part: Part, texts: dict[str, list[str]], tick: Callable[[int], None] | None = None) -> ScoredRows:
         run, rows = self.run, take(part.rows, slice(None))
-        found = score_rows(run.flow, rows, check=True, tick=tick, at_once=_BATCH)
+        found = score_rows(run.flow, rows, check=True, tick=tick, at_once=AT_ONCE)
         columns: dict[str, Array] = {"row": part.numbers}
         for score in SCORES.values():
             if score.written and score.applies(run.flow, run.calibration):
