@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from rectangular_flows import flows
+from rectangular_flows.flows.factors import wrap
 from rectangular_flows.flows.periodic import angle_of, check_places, order_on, stereographic
-from rectangular_flows.flows.spaces import Space, wrap
+from rectangular_flows.flows.spaces import Space
 
 TURN = 2 * math.pi
 

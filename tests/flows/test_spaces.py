@@ -7,7 +7,8 @@ import torch
 
 from rectangular_flows.errors import NoNearestPointWarning
 from rectangular_flows.flows import Alignment, Embedding, Pad, Space
-from rectangular_flows.flows.spaces import LocalChart, local_chart, sphere_frame, wrap
+from rectangular_flows.flows.factors import sphere_frame, wrap
+from rectangular_flows.flows.local_chart import LocalChart, local_chart
 from tests.conftest import points
 
 EMBEDDINGS = {

@@ -17,9 +17,10 @@ from .coupling import (
     leading,
 )
 from .injection import Bijection, BijectiveChain, Chain, Identity, Injection, TangentMap, chain
-from .linear import FreeLinear, LULinear, OrthonormalEmbedding, Permutation, Whitening
+from .linear import FreeLinear, LULinear, Permutation, Whitening
 from .multiscale import OnFirstHalf, Split, Squeeze
 from .networks import MLP, Constant, Network, ResidualConvNet, ResidualMLP
+from .orthonormal import OrthonormalEmbedding
 from .pad import Pad
 from .periodic import OnCircles, Periodic
 from .realnvp import MultiscaleRealNVP, RealNVP, square_multiscale_realnvp

@@ -13,14 +13,14 @@ import math
 import torch
 from torch import Tensor
 
-from .linear import _Matrix
+from .linear import FixedMatrix
 from .spaces import EMBEDDED, Embedding
 
 _ROWS, _TURNS, _STARTS = 3_000, 30, 12
 _WORST = 1e-3  # of the singular values of A, the least to the largest
 
 
-class Alignment(_Matrix):
+class Alignment(FixedMatrix):
     """A fixed affine map whose first columns :meth:`initialise` lays along the data; the identity before.
 
     Args:
@@ -35,9 +35,6 @@ class Alignment(_Matrix):
         tensor(True)
     """
 
-    weight: Tensor
-    shift: Tensor
-
     def __init__(self, space: str, features: int, ring: bool = False):
         super().__init__(features)
         self.embedding = Embedding(space, ring)
@@ -45,20 +42,6 @@ class Alignment(_Matrix):
             raise ValueError(
                 f"expected at least {self.embedding.out_shape[0]} dimensions for the latent space {space}; got {features}"
             )
-        self.register_buffer("weight", torch.eye(features))
-        self.register_buffer("shift", torch.zeros(features))
-
-    def matrix(self) -> Tensor:
-        return self.weight
-
-    def offset(self) -> Tensor:
-        return self.shift
-
-    def solve(self, x: Tensor) -> Tensor:
-        return torch.linalg.solve(self.weight, x.mT).mT
-
-    def log_abs_det(self) -> Tensor:
-        return torch.linalg.slogdet(self.weight).logabsdet
 
     @torch.no_grad()
     def initialise(self, x: Tensor) -> Tensor:

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from .factors import wrap
 from .injection import Bijection, Rearrangement, TangentMap
 from .networks import Network
-from .spaces import wrap
 from .transformers import Affine
 
 

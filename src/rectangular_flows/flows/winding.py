@@ -11,12 +11,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from .linear import _Matrix
+from .linear import FixedMatrix
 
 _ROWS, _MOST_TURNS = 10_000, 2
 
 
-class Winding(_Matrix):
+class Winding(FixedMatrix):
     """A fixed linear map whose first coordinates :meth:`initialise` lays along the data; the identity before.
 
     Args:
@@ -32,9 +32,6 @@ class Winding(_Matrix):
         tensor(True)
     """
 
-    weight: Tensor
-    shift: Tensor
-
     def __init__(self, angles: int, features: int, circles: int, lines: int):
         super().__init__(features)
         if not (0 <= circles <= angles and 0 <= lines <= features - angles):
@@ -42,20 +39,6 @@ class Winding(_Matrix):
                 f"expected at most {angles} circles and {features - angles} lines; got {circles} and {lines}"
             )
         self.angles, self.circles, self.lines = angles, circles, lines
-        self.register_buffer("weight", torch.eye(features))
-        self.register_buffer("shift", torch.zeros(features))
-
-    def matrix(self) -> Tensor:
-        return self.weight
-
-    def offset(self) -> Tensor:
-        return self.shift
-
-    def solve(self, x: Tensor) -> Tensor:
-        return torch.linalg.solve(self.weight, x.mT).mT
-
-    def log_abs_det(self) -> Tensor:
-        return torch.linalg.slogdet(self.weight).logabsdet  # 0, up to rounding
 
     @torch.no_grad()
     def initialise(self, x: Tensor) -> Tensor:

@@ -10,8 +10,8 @@ from torch import Tensor
 from ..densities.base import Density
 from ..errors import NonFiniteError, RoundTripWarning, check_finite, in_transform, warn
 from ..flows.injection import Injection, Shape, forward_through, inverse_through, push_through
+from ..flows.local_chart import local_chart
 from ..flows.periodic import Periodic
-from ..flows.spaces import local_chart
 from ..volume import Exact
 from ..volume.bundle import basis
 from .batches import Batched, squared_distance

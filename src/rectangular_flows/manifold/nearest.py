@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from ..flows.injection import Injection, forward_through, push_through
-from ..flows.spaces import Embedding, local_chart, unit_spheres
+from ..flows.local_chart import local_chart, unit_spheres
+from ..flows.spaces import Embedding
 from ..volume.bundle import basis
 
 _DAMPING, _LESS, _MORE = 1e-3, 0.1, 30.0

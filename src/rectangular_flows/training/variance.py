@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from ..errors import NumericalError
 from ..flows.injection import linearize_through
-from ..flows.spaces import local_chart
+from ..flows.local_chart import local_chart
 from ..volume import Auto, Exact, Stochastic, draw_probes
 from ..volume.auto import Sizes, Spread, budgeted
 from ..volume.bundle import basis, core_and_tail

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..atlas import Model
 from ..data.rows import Rows, shuffled, take
-from ..flows.linear import tail_weights as by_distance
+from ..flows.orthonormal import tail_weights as by_distance
 
 _ROWS = 10_000
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from ..flows.injection import Injection, forward_through, linearize_through, push_through
-from ..flows.spaces import local_chart
+from ..flows.local_chart import local_chart
 from .bundle import HasLayers, basis, core_and_tail, log_volume
 from .codimension import codimension_log_volume, codimension_of
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..densities.base import draw_normal
 from ..flows.injection import Injection, forward_through, linearize_through
-from ..flows.spaces import local_chart
+from ..flows.local_chart import local_chart
 from .bundle import HasLayers, check_jacobian, core_and_tail
 from .solvers import Solver, as_solver
 
