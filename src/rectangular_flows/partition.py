@@ -24,8 +24,8 @@ from torch import Tensor
 
 Array = NDArray[Any]
 NEIGHBOUR = 3  # whose distance counts: one or two rows that lie together by chance make no crowd
-LEAST = 0.05  # share of the points that makes a piece
-_USUAL, _LINK = 0.99, 3.0  # gaps along a curve of independent points exceed it once in 300 sets of 1,000
+_LEAST = 0.05  # share of the points that makes a piece
+USUAL, LINK = 0.99, 3.0  # gaps along a curve of independent points exceed it once in 300 sets of 1,000
 _NEIGHBOURS = 15  # in the graph along which distances are taken: enough to reach across a gap between random points
 _ROUNDS = 20  # of medoids
 _OVERLAP = 1.3  # times the distance from the own medoid, up to which another's part has a row too
@@ -80,22 +80,36 @@ def separate_pieces(points: ArrayLike) -> Array:
     """
     x = np.asarray(points, dtype=np.float64)
     tree: Any = KDTree(x)  # type: ignore[no-untyped-call]
-    reach = _LINK * float(np.quantile(tree.query(x, min(NEIGHBOUR + 1, len(x)))[0][:, -1], _USUAL))
-    pairs = tree.query_pairs(reach, output_type="ndarray")
-    graph: Any = coo_matrix((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(len(x), len(x)))  # type: ignore[no-untyped-call]
-    labels = connected_components(graph, directed=False)[1]
-    sizes = np.bincount(labels)
-    large = np.flatnonzero(sizes >= max(2.0, LEAST * len(x)))
-    if not len(large):
+    reach = LINK * float(np.quantile(tree.query(x, min(NEIGHBOUR + 1, len(x)))[0][:, -1], USUAL))
+    labels, order = linked(x, reach)
+    if not len(order):
         return np.zeros(len(x), dtype=np.int64)
-    order = large[np.argsort(-sizes[large], kind="stable")]
-    names = np.full(len(sizes), -1)
+    names = np.full(labels.max() + 1, -1)
     names[order] = np.arange(len(order))
     found = names[labels]
     inside = np.flatnonzero(found >= 0)
     search: Any = KDTree(x[inside])  # type: ignore[no-untyped-call]
     found[found < 0] = found[inside[search.query(x[found < 0])[1]]]
     return np.asarray(found, dtype=np.int64)
+
+
+def linked(points: Array, length: float) -> tuple[Array, Array]:
+    """Components of the graph that links points closer than ``length``.
+
+    Args:
+        points: (N, D); all distances are computed, so a few thousand at most.
+        length: of the longest link.
+
+    Returns:
+        The component of each point, (N,), and those components that have 5 % of the points, the largest first.
+    """
+    tree: Any = KDTree(points)  # type: ignore[no-untyped-call]
+    pairs, size = tree.query_pairs(length, output_type="ndarray"), len(points)
+    graph: Any = coo_matrix((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(size, size))  # type: ignore[no-untyped-call]
+    labels = connected_components(graph, directed=False)[1]
+    sizes = np.bincount(labels)
+    large = np.flatnonzero(sizes >= max(2.0, _LEAST * size))
+    return labels, large[np.argsort(-sizes[large], kind="stable")]
 
 
 def partition(points: ArrayLike, count: int) -> Partition:

@@ -12,22 +12,21 @@ density in R^D has no such condition: it is a mixture of densities in R^D, and i
 from __future__ import annotations
 
 import copy
-from abc import abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from .densities.scatter import Scatter
-from .errors import warn
-from .flows.description import Described
-from .flows.injection import Injection, Shape
-from .flows.periodic import Periodic
-from .manifold import Batched, Manifold, ModelUnits, RectangularFlow, Scores, squared_distance
-from .partition import Partition, partition
-from .volume import Exact
-from .volume.exact import two_log_volumes
+from ..densities.scatter import Scatter
+from ..errors import warn
+from ..flows.description import Described
+from ..flows.injection import Injection
+from ..flows.periodic import Periodic
+from ..manifold import Manifold, ModelUnits, RectangularFlow, Scores, squared_distance
+from ..partition import Partition, partition
+from ..volume import Exact
+from .charts import Charts
+from .scores import scores_of, unit_change
 
 _NEGLIGIBLE = 50.0  # nats that a chart is behind the nearest by its distance alone, at which it counts no more
 _WIDER = 3.0  # times the distance of rows: see width_of
@@ -35,69 +34,7 @@ _LEAST_SIGMA = 1e-4
 _SPREAD = 0.1  # σ before it is fitted: standard deviations of standardised columns
 
 
-class _Charts(Batched):
-    """What an atlas and its view in model units share: points by their chart and their coordinates on it."""
-
-    @abstractmethod
-    def _flows(self) -> list[Manifold]:
-        """The charts, in the units of this view."""
-
-    @abstractmethod
-    def chart_of(self, x: Tensor) -> Tensor:
-        """The number of the most responsible chart of every row, (B,)."""
-
-    @property
-    def data_shape(self) -> Shape:
-        return self._flows()[0].data_shape
-
-    @property
-    def latent_dim(self) -> int:
-        """d, the same for all charts."""
-        return self._flows()[0].latent_dim
-
-    def rows_at_once(self) -> int:
-        flows = self._flows()
-        return max(1, min(flow.rows_at_once() for flow in flows) // len(flows))
-
-    def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The most responsible chart of every row, (B,), and the coordinates on it, (B, d)."""
-        chart = self.chart_of(x)
-        return chart, self._each(chart, lambda flow, rows: flow.encode(rows), x)
-
-    def decode(self, chart: Tensor, z: Tensor) -> Tensor:
-        """The points with coordinates z, (B, d), on the charts of these numbers, (B,)."""
-        return self._each(chart, lambda flow, part: flow.decode(part), z)
-
-    def project(self, x: Tensor) -> Tensor:
-        """x̂, the projection on the most responsible chart."""
-        return self._each(self.chart_of(x), lambda flow, rows: flow.project(rows), x)
-
-    def reconstruction_error(self, x: Tensor) -> Tensor:
-        """‖x − x̂‖², (B,), float64."""
-        return squared_distance(x, self.project(x))
-
-    def jacobian(self, chart: Tensor, z: Tensor) -> Tensor:
-        """∂f_k/∂z, (B, D, d)."""
-        return self._each(chart, lambda flow, part: flow.jacobian(part), z)
-
-    def log_volume(self, chart: Tensor, z: Tensor) -> Tensor:
-        """½ log det JᵀJ, (B,)."""
-        return self._each(chart, lambda flow, part: flow.log_volume(part), z)
-
-    def singular_values(self, chart: Tensor, z: Tensor) -> Tensor:
-        """Of the Jacobian, in falling order, (B, d)."""
-        return torch.linalg.svdvals(self.jacobian(chart, z))
-
-    def _each(self, chart: Tensor, function: Any, rows: Tensor) -> Tensor:
-        """A function of every chart and the rows that it is asked for, in the order of the rows."""
-        flows = self._flows()
-        found = [(k, torch.nonzero(chart == k).flatten()) for k in range(len(flows))]
-        found = [(k, index) for k, index in found if len(index)] or [(0, torch.nonzero(chart == 0).flatten())]
-        values = torch.cat([function(flows[k], rows[index]) for k, index in found])
-        return values[torch.cat([index for _, index in found]).argsort()]
-
-
-class Atlas(_Charts, Described, nn.Module):
+class Atlas(Charts, Described, nn.Module):
     """Several charts with weights, as one model: the methods are those of :class:`~rectangular_flows.RectangularFlow`.
 
     Args:
@@ -282,7 +219,7 @@ class Atlas(_Charts, Described, nn.Module):
         def part(rows: Tensor) -> Tensor:
             chart = self.chart_of(rows)
             y_hat = self._each(chart, lambda flow, some: flow.in_model_units.project(flow.to_model_units(some)), rows)
-            change = self._each(chart, lambda flow, some: _unit_change(flow, some, check), rows)
+            change = self._each(chart, lambda flow, some: unit_change(flow, some, check), rows)
             return torch.logsumexp(self.log_joint(y_hat), dim=1).to(x.dtype) + change
 
         return self.in_batches(part, x, batch_size)
@@ -297,23 +234,7 @@ class Atlas(_Charts, Described, nn.Module):
             check: as in :meth:`log_prob`.
         """
         self._check(x, self.data_shape, finite=check)
-        return Scores.cat([self._score(part, check) for part in self._batches(x, batch_size)])
-
-    def _score(self, x: Tensor, check: bool) -> Scores:
-        y, chart = self.to_model_units(x), self.chart_of(x)
-        ambient = smooth = torch.full((len(x),), torch.nan, dtype=torch.float64, device=x.device)
-        if self.scatter is not None:
-            ambient, smooth = (self.ambient_log_prob(x, smooth=only) for only in (False, True))
-        z = self._each(chart, lambda flow, rows: flow.encode(rows), x)
-        found = self._each(chart, lambda flow, part: torch.cat(_both(flow, part), dim=1), z)
-        x_hat, y_hat = (part.view_as(x) for part in found[:, :-2].split(self.ambient_dim, dim=1))
-        if check:
-            for k, flow in enumerate(self._flows()):
-                flow._check_round_trip(z[chart == k], x_hat[chart == k])
-        model = torch.logsumexp(self.log_joint(y_hat), dim=1).to(x.dtype)
-        error, model_error = squared_distance(x, x_hat), squared_distance(y, y_hat)
-        log_prob = model + found[:, -1] - found[:, -2]
-        return Scores(z, x_hat, log_prob, error, model, model_error, ambient, smooth, y.flatten(1), chart)
+        return Scores.cat([scores_of(self, part, check) for part in self._batches(x, batch_size)])
 
     # --- the density in R^D
 
@@ -444,7 +365,7 @@ class IdleChartWarning(UserWarning):
     """A chart of an atlas lost all rows to others."""
 
 
-class AtlasUnits(_Charts):
+class AtlasUnits(Charts):
     """A view of an atlas in the model's units.
 
     Args:
@@ -466,30 +387,6 @@ class AtlasUnits(_Charts):
         return self.in_batches(lambda rows: _best(self.atlas.log_joint(rows)), x)
 
 
-Model: TypeAlias = RectangularFlow | Atlas
-"""What can be trained, saved, scored and drawn."""
-
-
-def one_chart(model: Model) -> RectangularFlow:
-    """The model, which is to be a flow.
-
-    Raises:
-        ValueError: it is an atlas.
-    """
-    if isinstance(model, Atlas):
-        raise ValueError(f"expected a model of one chart; got an atlas of {len(model.charts)}")
-    return model
-
-
-def by_chart(model: Model, y: Tensor) -> list[tuple[RectangularFlow, Tensor]]:
-    """Every chart, and which of the rows in the model's units it has, their indices; of a flow, all of them."""
-    if not isinstance(model, Atlas):
-        return [(model, torch.arange(len(y), device=y.device))]
-    chart = model.in_model_units.chart_of(y)
-    found = [(flow, torch.nonzero(chart == k).flatten()) for k, flow in enumerate(model.charts)]
-    return [(flow, rows) for flow, rows in found if len(rows)]
-
-
 def width_of(squared: Tensor) -> float:
     """σ for rows at these squared distances from the nearest chart, in the model's units: three times their size.
 
@@ -501,18 +398,3 @@ def width_of(squared: Tensor) -> float:
 
 def _best(joint: Tensor) -> Tensor:
     return joint.nan_to_num(-torch.inf, torch.inf).argmax(dim=1)
-
-
-def _unit_change(flow: RectangularFlow, x: Tensor, check: bool) -> Tensor:
-    """By how much the log-density at the projection of x differs between the user's units and the model's, (B,)."""
-    z = flow.encode(x)
-    x_hat, L = Exact()(flow, z)
-    if check:
-        flow._check_round_trip(z, x_hat)
-    return Exact()(flow.in_model_units, z)[1] - L
-
-
-def _both(flow: RectangularFlow, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(x̂, ŷ, L, L′), of one row each, (B, …)."""
-    x_hat, L, y_hat, model_L = two_log_volumes(flow, flow.in_model_units, z)
-    return x_hat.flatten(1), y_hat.flatten(1), L[:, None], model_L[:, None]

@@ -2,21 +2,12 @@ r"""The shape of a cloud of points by the distances of neighbours: its pieces, a
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.sparse import coo_matrix
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import KDTree
 from sklearn.neighbors import NearestNeighbors
 
+from ..partition import LINK, NEIGHBOUR, USUAL, linked
 from .arrays import Array, same_columns
-
-NEIGHBOUR = 3  # whose distance counts: one or two rows that lie together by chance make no crowd
-_USUAL = 0.99
-_LINK = 3.0  # gaps along a curve of independent points exceed it once in 300 sets of 1,000
-_LEAST = 0.05  # share of the points that makes a piece
 
 
 def crowding(points: ArrayLike, reference: ArrayLike | None = None) -> Array:
@@ -39,7 +30,7 @@ def crowding(points: ArrayLike, reference: ArrayLike | None = None) -> Array:
 
 def usual_distance(distances: ArrayLike) -> float:
     """The distance that 99 % of points have from their neighbours, at most."""
-    return float(np.quantile(np.asarray(distances, dtype=np.float64), _USUAL))
+    return float(np.quantile(np.asarray(distances, dtype=np.float64), USUAL))
 
 
 def count_pieces(points: ArrayLike, length: float) -> int:
@@ -55,15 +46,9 @@ def count_pieces(points: ArrayLike, length: float) -> int:
         (1, 2)
     """
     (x,) = same_columns(1, points=points)
-    tree: Any = KDTree(x)  # type: ignore[no-untyped-call]
-    pairs = tree.query_pairs(length, output_type="ndarray")
-    graph: Any = coo_matrix(  # type: ignore[no-untyped-call]
-        (np.ones(len(pairs), dtype=bool), (pairs[:, 0], pairs[:, 1])), shape=(len(x), len(x))
-    )
-    labels = connected_components(graph, directed=False)[1]
-    return int((np.bincount(labels) >= max(2.0, _LEAST * len(x))).sum())
+    return len(linked(x, length)[1])
 
 
 def link_length(points: ArrayLike) -> float:
     """How far apart neighbours in one piece may lie: three times the usual distance from the third nearest of them."""
-    return _LINK * usual_distance(crowding(points))
+    return LINK * usual_distance(crowding(points))
