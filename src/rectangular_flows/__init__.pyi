@@ -11,7 +11,7 @@ from .runs.saved import SavedRun as SavedRun
 from .storage.models import load as load
 from .storage.models import save as save
 from .training.config import TrainingConfig as TrainingConfig
-from .training.loop import fit as fit
+from .training.fitting import fit as fit
 from .training.run import Run as Run
 
 __version__: str

@@ -1,5 +1,5 @@
 from .config import TrainingConfig as TrainingConfig
-from .loop import fit as fit
+from .fitting import fit as fit
 from .objective import Objective as Objective
 from .objective import Terms as Terms
 from .optimisers import register_optimiser as register_optimiser

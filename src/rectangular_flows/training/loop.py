@@ -12,125 +12,38 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from ..atlas import Atlas, Model
-from ..data.rows import Rows, mix, shuffled, split, take
+from ..atlas import Model
+from ..data.rows import Rows, mix, shuffled, take
 from ..errors import NonFiniteError, NumericalError
 from ..volume import Auto
 from .atlas import objective_of, settle
 from .average import Average
-from .budget import PLANNED, seconds_of, within
+from .budget import seconds_of
 from .chooser import VolumeChooser
 from .config import TrainingConfig
 from .distributed import PeerError, World
-from .evaluation import SLACK, Metric, Values, evaluate, judged_by, metrics_for
+from .evaluation import Metric, Values, evaluate
 from .folder import RunFolder
 from .memory import backward_in_parts, rows_within
 from .objective import Objective, Place, Terms
 from .optimisers import make_optimiser
-from .run import Epoch, Progress, Run
+from .run import Progress, Run
 from .scatter import fit_scatter
 from .schedule import Plan, dual_step
 from .setup import seed_everything
 from .sharing import same_model
 from .signals import GivenUp, Interrupted, StopSignals
+from .target import keeps_the_manifold, set_target
 from .weights import tail_weights
 
 T = TypeVar("T")
 Watcher = Callable[[Run], None]
 
 _START_ROWS = 40_000
-_TOLERANCE = 1.1  # of target_error = "auto", over what was reached before the likelihood counts
-_LEAST_TARGET, _MOST_BETA = 1e-6, 1e6
 _DONE = "all epochs done"
 
 
-def fit(
-    flow: Model,
-    data: Rows,
-    config: TrainingConfig | None = None,
-    *,
-    validation: Rows | None = None,
-    out: str | Path | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    metrics: Mapping[str, Metric] | None = None,
-    on_step: Watcher | None = None,
-    on_epoch: Watcher | None = None,
-    settings: Mapping[str, Any] | None = None,
-    facts: Mapping[str, Any] | None = None,
-) -> Run:
-    """Train a flow in place; it ends with the weights that were best on the validation rows.
-
-    Every random draw is a function of ``config.seed`` and of the step, so that a run that was stopped and resumed gives
-    the same weights, bit by bit, as one that was not (on the same machine). The global generator is left alone.
-
-    Args:
-        flow: the model; initialise it from data first if it has layers that need that (``flow.initialise(data)``).
-        data: rows, (N, *data_shape), a tensor, a NumPy array (which may be memory-mapped) or an
-            :class:`~rectangular_flows.data.ImageRows`.
-        config: the settings.
-        validation: rows for choosing the best weights and for stopping early; a tenth of the data, held out by seed,
-            unless given.
-        out: folder for configuration, history, model and checkpoints. With one, Ctrl-C and SIGTERM save and stop.
-        resume: continue from the checkpoint in ``out``.
-        overwrite: replace a run that is in ``out``.
-        metrics: more to compute at each validation, name → function of the flow and the validation rows.
-        on_step: called with the run after every step.
-        on_epoch: called with the run after every validation; ``run.history[-1]`` is the new line.
-        settings: more for ``config.toml`` (what made the model and the data).
-        facts: more for ``model.json``, such as column names.
-
-    Raises:
-        NonFiniteError: the loss or its gradient became NaN or infinite; the flow is left with its best weights so far.
-        Interrupted: a signal came; the state is in ``out``.
-
-    Example:
-        >>> from rectangular_flows import RectangularFlow, flows
-        >>> from rectangular_flows.data import von_mises_circle
-        >>> flow = RectangularFlow(flows.RealNVP(2, layers=2), flows.Identity(1))
-        >>> run = fit(flow, von_mises_circle(200, seed=0), TrainingConfig(epochs=2, batch_size=50))
-        >>> [line.epoch for line in run.history]
-        [1, 2]
-    """
-    config = config or TrainingConfig()
-    if out is not None and not str(out):
-        raise ValueError("expected the name of a folder for out; got an empty one")
-    chosen, begun = metrics_for(config, metrics), time.perf_counter()
-    world = World(config.device)
-    if world.size > 1 and isinstance(flow, Atlas):
-        raise ValueError(
-            "an atlas trains in one process; got several. Start rnf fit without torchrun, or leave out --charts"
-        )
-    devices = [world.device] if world.device.type == "cuda" else []
-    with world.open(), torch.random.fork_rng(devices):
-        flow.set_scatter(None)  # of other weights
-        flow.set_nearest(0)
-        flow.to(world.device, None if config.dtype is None else getattr(torch, config.dtype)).train()
-        same_model(world, flow).train()
-        train, rest = split(data, validation, flow.data_shape, config.seed, read=world.first)
-        timed = config.time is not None and config.epochs == "auto" and not resume
-        config = config.for_rows(len(train), flow.ambient_dim)
-        whole = slice(config.validation_rows)  # for process 0, which judges by it; the others read their shares
-        own = whole if world.first else slice(world.rank, config.validation_rows, world.size)
-        held_out = take(rest, own, world.device, flow.dtype)
-        parts = chosen, None if out is None else Path(out), facts or {}
-        loop = _Loop(flow, train, held_out, config, world, *parts)
-        record = {**config.settings(), **(settings or {})}
-        if timed:
-            seconds = loop.seconds_per_step()
-            config = within(config, len(train), seconds, world.agree(time.perf_counter() - begun))
-            record |= {name: getattr(config, name) for name in PLANNED}
-            loop = _Loop(flow, train, held_out, config, world, *parts)
-        try:
-            loop.open(record, resume, overwrite)
-            run = loop.run_to_the_end(on_step, on_epoch)
-        finally:
-            loop.close()
-        del loop
-    return run
-
-
-class _Loop:
+class Loop:
     """One run: what it is made of, and the loop over epochs, passes and steps."""
 
     def __init__(
@@ -307,7 +220,7 @@ class _Loop:
         if part == "likelihood" and (weight == 0 or not self.plan.latent_trains):
             return None
         if weight > 0 and self.config.target_error == "auto" and self.progress.target is None:
-            self._set_target()
+            set_target(self.progress, self.flow.ambient_dim - self.flow.latent_dim)
         if self.config.start_latent and weight > 0 and not self.progress.latent_started:
             self._start_latent()
         for parameter in self.parameters:
@@ -354,7 +267,7 @@ class _Loop:
         progress.least_error = min(progress.least_error, float(values.reconstruction))
         now = self.plan.weight(progress), self.plan.rate(progress), seconds, self.chooser is not None
         line = progress.line(epoch, values, *now)
-        judged = line.value(self.config.monitor) if self._keeps_the_manifold(line) else math.nan
+        judged = line.value(self.config.monitor) if keeps_the_manifold(progress, line.reconstruction) else math.nan
         if progress.judge(judged, epoch, self.plan.judged_from(progress), self.config):
             run.best_weights = copy.deepcopy(self.flow.state_dict())
         run.history.append(line)
@@ -383,24 +296,6 @@ class _Loop:
         nll, error = values.negative_log_likelihood, values.reconstruction
         self.progress.start, self.progress.least_error = (nll, error), error
         self.run.best_weights = copy.deepcopy(self.flow.state_dict())
-
-    def _keeps_the_manifold(self, line: Epoch) -> bool:
-        """Whether the error is no larger than at the start, where that was judged; h alone changes nothing of it."""
-        start = self.progress.start
-        return (
-            start is None
-            or self.progress.latent_from is not None
-            or line.reconstruction <= max(start[1], _LEAST_TARGET)
-        )
-
-    def _set_target(self) -> None:
-        """The error to meet while the likelihood counts, from what was reached before; β as noise of that size has it."""
-        progress = self.progress
-        nll, error = progress.start or (math.nan, math.inf)
-        progress.target = max(min(_TOLERANCE * progress.least_error, error / SLACK), _LEAST_TARGET)
-        progress.best = math.inf if math.isnan(nll) else judged_by(nll, error, progress.target)
-        codimension = self.flow.ambient_dim - self.flow.latent_dim
-        progress.beta = min(max(codimension / (2 * progress.target), 1.0), _MOST_BETA)
 
     def _start_latent(self) -> None:
         """Start h from the coordinates that f̃ gives now; a function of f̃, so that doing it twice changes nothing."""
