@@ -17,7 +17,7 @@ from rectangular_flows.cli import main
 from rectangular_flows.data import ImageRows
 from rectangular_flows.data.images import ImagesWarning, holds_images, images_like, picture_names
 from rectangular_flows.data.rows import Picked, check, pick, split, take
-from rectangular_flows.evaluation.scored import score_file
+from rectangular_flows.evaluation.scored import open_scoring, write_scores
 from rectangular_flows.plots.samples import write_samples
 from rectangular_flows.runs.build import build_flow
 from rectangular_flows.runs.launch import run_settings
@@ -331,13 +331,13 @@ def test_fit_a_folder_and_go_on(tmp_path, folder):
     done = run("fit", "--resume", tmp_path / "run")
     assert done.returncode == 0, done.stderr
     with pytest.warns(ImagesWarning, match=r"were cropped and scaled to 10×12"):
-        score_file(SavedRun(tmp_path / "run"), str(folder)).write(tmp_path / "scores.csv")
+        write_scores(open_scoring(SavedRun(tmp_path / "run"), str(folder)), tmp_path / "scores.csv")
     lines = (tmp_path / "scores.csv").read_text().splitlines()
     assert lines[0] == "file,log_density,reconstruction_error,log_density_ambient,outlier_score,p_value"
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
     assert [line.split(",")[0] for line in lines[1:]] == names
     with pytest.raises(ValueError, match="Expected images of 1×10×12"):
-        score_file(SavedRun(tmp_path / "run"), str(MNIST))
+        open_scoring(SavedRun(tmp_path / "run"), str(MNIST))
 
 
 # --- the paper's model

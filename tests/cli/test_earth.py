@@ -10,7 +10,7 @@ from rectangular_flows.cli import main
 from rectangular_flows.data.rows import take
 from rectangular_flows.data.sphere import to_degrees
 from rectangular_flows.data.tables import DataError, read_table
-from rectangular_flows.evaluation.scored import score_file
+from rectangular_flows.evaluation.scored import open_scoring, write_scores
 from rectangular_flows.plots.earth import draw_earth
 from rectangular_flows.plots.samples import OffSphereWarning, write_samples
 from rectangular_flows.runs.saved import SavedRun
@@ -41,12 +41,13 @@ def test_what_is_recorded(earth):
 
 def test_scores_of_other_files(earth, tmp_path):
     for name in ("bare", "places"):
-        score_file(SavedRun(earth / "run"), str(earth / f"{name}.csv")).write(tmp_path / f"{name}.csv")
+        scoring = open_scoring(SavedRun(earth / "run"), str(earth / f"{name}.csv"))
+        write_scores(scoring, tmp_path / f"{name}.csv")
     bare, places = (read_table(tmp_path / f"{name}.csv").values for name in ("bare", "places"))
     np.testing.assert_allclose(bare, places[:50], rtol=1e-4, atol=1e-6)
     (tmp_path / "xyz.csv").write_text("x,y,z\n1,0,0\n0,1,0\n")
     with pytest.raises(DataError, match="'LATITUDE'"):
-        score_file(SavedRun(earth / "run"), str(tmp_path / "xyz.csv"))
+        open_scoring(SavedRun(earth / "run"), str(tmp_path / "xyz.csv"))
 
 
 def test_samples_are_places(earth, tmp_path):

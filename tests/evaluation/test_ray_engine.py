@@ -10,6 +10,7 @@ from rectangular_flows.evaluation import ray_engine as module
 from rectangular_flows.evaluation import scored
 from tests.cli.command import complaint, run
 from tests.evaluation.test_scored import SETTINGS, helix
+from tests.scored import score_file
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def test_shares_are_whole_parts(monkeypatch):
 def test_a_worker_scores_its_share(made):
     worker = module._Worker(str(made / "model"), str(made / "new.npy"), {"coordinates": True})
     found = worker({"first": np.array([10_000]), "rows": np.array([13_000])})
-    whole = scored.score_file(rnf.SavedRun(made / "model"), str(made / "new.npy"), coordinates=True)
+    whole = score_file(rnf.SavedRun(made / "model"), str(made / "new.npy"), coordinates=True)
     for name, values in whole.columns.items():
         np.testing.assert_array_equal(found[name], values[10_000:])
 

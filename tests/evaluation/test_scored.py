@@ -9,10 +9,11 @@ from rectangular_flows.data.tables import read_table
 from rectangular_flows.errors import OverflowWarning
 from rectangular_flows.evaluation import scored as scored_module
 from rectangular_flows.evaluation.explain import explain
-from rectangular_flows.evaluation.scored import open_scoring, score_file, write_scores
+from rectangular_flows.evaluation.scored import open_scoring, write_scores
 from rectangular_flows.plots import samples
-from rectangular_flows.plots.samples import sample_table, write_samples
+from rectangular_flows.plots.samples import write_samples
 from tests.cli.command import run as run_command
+from tests.scored import score_file
 
 SETTINGS = {"latent_dim": 1, "epochs": 1, "layers": 1, "hidden": (4,), "latent": "affine", "random_state": 0}
 
@@ -40,7 +41,8 @@ def saved(tmp_path_factory):
 def test_reasons_and_identifiers_go_with_their_rows(saved, tmp_path):
     fitted, X, folder = saved
     run = rnf.SavedRun(folder / "model")
-    scored = score_file(run, str(folder / "new.csv"), drop_invalid=True, ids=["name"], reasons=True)
+    options = {"drop_invalid": True, "ids": ["name"], "reasons": True}
+    scored = score_file(run, str(folder / "new.csv"), **options)
     kept = np.delete(np.arange(12), 9)
     assert scored.columns["row"].tolist() == (kept + 1).tolist()
     assert scored.texts == {"name": [f"s{i}" for i in kept]}
@@ -52,7 +54,7 @@ def test_reasons_and_identifiers_go_with_their_rows(saved, tmp_path):
     np.testing.assert_allclose(total, scored.columns["outlier_score"], rtol=1e-9)
     first, *_ = scored.most_unusual()
     assert (first.name, first.reasons[0].column, first.reasons[0].value) == ("row 5 (name s4)", "x3", 3000)
-    scored.write(tmp_path / "scores.npz")
+    write_scores(open_scoring(run, str(folder / "new.csv"), **options), tmp_path / "scores.npz")
     with np.load(tmp_path / "scores.npz") as file:
         assert file["text"].tolist() == [f"s{i}" for i in kept]
         assert file["columns"].tolist() == list(scored.columns)
@@ -75,7 +77,8 @@ def test_samples_scatter_unless_asked_not_to(saved, tmp_path):
     run = rnf.SavedRun(folder / "model")
 
     def distance(scatter):
-        return float(fitted.reconstruction_error(sample_table(run, 200, 0, scatter)[1]).mean())
+        write_samples(run, tmp_path / "samples.npy", 200, 0, scatter=scatter)
+        return float(fitted.reconstruction_error(np.load(tmp_path / "samples.npy")).mean())
 
     usual = fitted.reconstruction_error(helix(200, 2)).mean()
     assert distance(False) < 1e-3 * usual
@@ -139,7 +142,9 @@ def test_samples_are_drawn_part_by_part(saved, tmp_path, monkeypatch):
     assert ticks == [7, 7, 6]
     values = np.load(tmp_path / "a.npy")
     assert values.dtype == np.float32
-    np.testing.assert_array_equal(values, sample_table(run, 20, 3)[1])
+    draw = torch.Generator().manual_seed(3)
+    expected = torch.cat([run.flow.sample(n, generator=draw, scatter=True) for n in (7, 7, 6)])
+    np.testing.assert_array_equal(values, expected)
     assert len(np.unique(values, axis=0)) == 20
 
 

@@ -12,11 +12,12 @@ from rectangular_flows.errors import NonFiniteError
 from rectangular_flows.estimator import base as estimator_base
 from rectangular_flows.evaluation import scored as scored_file
 from rectangular_flows.evaluation import scores
-from rectangular_flows.evaluation.scored import score_file
+from rectangular_flows.evaluation.scored import open_scoring, write_scores
 from rectangular_flows.evaluation.scores import SCORES, Score, calibrate, register_score, score_rows
 from rectangular_flows.metrics.out_of_distribution import CombinedScore
 from rectangular_flows.runs.calibration import Calibration
 from tests.conftest import shaken
+from tests.scored import score_file
 
 SCALE = torch.tensor([1.0, 10.0, 0.1], dtype=torch.float64)
 
@@ -153,11 +154,11 @@ def test_a_saved_detector_scores_as_it_does_in_python(detector, tmp_path):
     names = ["log_density", "reconstruction_error", "log_density_ambient", "outlier_score", "p_value"]
     assert list(scored.columns) == ["row", *names, "z1", "z2"]
     np.testing.assert_allclose(scored.columns["p_value"], fitted.p_value(X), rtol=1e-6)
-    assert scored.notes == []
     np.testing.assert_allclose(scored.columns["outlier_score"], -fitted.score_samples(X), rtol=1e-6)
     np.testing.assert_allclose(scored.columns["reconstruction_error"], fitted.reconstruction_error(X), rtol=1e-5)
     np.testing.assert_allclose(scored.columns["z2"], fitted.transform(X)[:, 1], rtol=1e-6)
-    scored.write(tmp_path / "new" / "scores.csv")
+    scoring = open_scoring(rnf.SavedRun(folder / "model"), str(folder / "x.csv"), coordinates=True)
+    assert write_scores(scoring, tmp_path / "new" / "scores.csv").notes == []
     written = read_table(tmp_path / "new" / "scores.csv")
     assert written.columns == tuple(scored.columns)
     np.testing.assert_array_equal(written.values, np.stack(list(scored.columns.values()), axis=1))
@@ -166,9 +167,11 @@ def test_a_saved_detector_scores_as_it_does_in_python(detector, tmp_path):
 def test_without_a_calibration_there_is_no_outlier_score(detector, tmp_path):
     fitted, _, folder = detector
     rnf.save(fitted.flow_, tmp_path / "plain")
-    scored = score_file(rnf.SavedRun(tmp_path / "plain"), str(folder / "x.csv"))
-    assert list(scored.columns) == ["row", "log_density", "reconstruction_error", "log_density_ambient"]
-    assert scored.notes == ["no outlier_score, which needs a calibration; it was saved without one"]
+    scoring = open_scoring(rnf.SavedRun(tmp_path / "plain"), str(folder / "x.csv"))
+    assert scoring.columns == ("row", "log_density", "reconstruction_error", "log_density_ambient")
+    assert write_scores(scoring, tmp_path / "scores.csv").notes == [
+        "no outlier_score, which needs a calibration; it was saved without one"
+    ]
 
 
 def test_a_score_from_outside_the_package(detector, monkeypatch):

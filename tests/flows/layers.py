@@ -21,7 +21,6 @@ from rectangular_flows.flows import (
     LULinear,
     MultiscaleRealNVP,
     OnCircles,
-    OnFirstHalf,
     OrthonormalEmbedding,
     Pad,
     Periodic,
@@ -38,7 +37,6 @@ from rectangular_flows.flows import (
     chain,
     even_odd,
     halves,
-    square_multiscale_realnvp,
 )
 from rectangular_flows.flows.transformers import TRANSFORMERS, Tanh
 
@@ -98,7 +96,6 @@ LAYERS: dict[str, Callable[[], Injection]] = {
     "actnorm-image": lambda: ActNorm((3, 2, 2)),
     "squeeze": lambda: Squeeze((2, 4, 6)),
     "split": lambda: Split((4, 2, 3)),
-    "on-first-half": lambda: OnFirstHalf(ActNorm((2, 2, 3))),
     "logit": lambda: Logit(4, margin=0.05),
     "standardise": lambda: Standardise(torch.tensor([1.0, -2.0, 0.5]), torch.tensor([0.5, 2.0, 3.0])),
     "alignment": lambda: _aligned(),
@@ -119,7 +116,6 @@ LAYERS: dict[str, Callable[[], Injection]] = {
     "winding": lambda: _wound(),
     "periodic": lambda: chain(OnCircles(2, 1), Periodic(3, [2, 0], [24.0, 360.0], [0.0, -180.0])),
     "multiscale-real-nvp": lambda: MultiscaleRealNVP((1, 4, 6), width=3, blocks=1),
-    "square-multiscale-real-nvp": lambda: square_multiscale_realnvp((1, 4, 4), width=3, blocks=1),
     "principal": lambda: chain(
         Pad(2, 4, order="first"),
         RealNVP(4, 2, (6,), mask=2, zero_init=False),

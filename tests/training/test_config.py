@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from rectangular_flows import TrainingConfig
+from rectangular_flows.kinds import Table, make
 from rectangular_flows.volume import Exact, Stochastic
 
 
@@ -48,7 +49,7 @@ def test_mistakes(settings, message):
 )
 def test_settings_round_trip(volume):
     config = TrainingConfig(volume=volume, epochs=7, clip=2.0, anneal=(1, 2))
-    assert TrainingConfig.from_settings(config.settings()) == config
+    assert make(TrainingConfig, Table(TrainingConfig).sift(config.settings())) == config
 
 
 def test_settings_are_those_that_apply():

@@ -11,6 +11,7 @@ import zuko
 import rectangular_flows as rnf
 from rectangular_flows.data import von_mises_circle
 from rectangular_flows.errors import NonFiniteError
+from rectangular_flows.kinds import Table, make
 from rectangular_flows.training.folder import RunFolder, read_config
 from rectangular_flows.training.history import last_epoch, read_history
 from rectangular_flows.training.run import Epoch
@@ -46,7 +47,7 @@ def test_a_run_leaves_everything(tmp_path):
     }  # fmt: skip
     settings = tomllib.loads((folder / "config.toml").read_text())
     assert settings.pop("record").keys() >= {"rectangular_flows", "torch", "python", "train_sha256", "started"}
-    assert rnf.TrainingConfig.from_settings(settings) == config
+    assert make(rnf.TrainingConfig, Table(rnf.TrainingConfig).sift(settings)) == config
     assert read_history(folder) == run.history
     rows = (folder / "metrics.csv").read_text().splitlines()
     assert len(rows) == 6

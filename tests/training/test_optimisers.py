@@ -51,7 +51,7 @@ def test_an_optimiser_of_ones_own(monkeypatch):
     register_optimiser("sgd", lambda parameters, config: torch.optim.SGD(parameters, lr=config.learning_rate))
     parameters = [torch.nn.Parameter(torch.ones(2))]
     parameters[0].grad = torch.tensor([1.0, -1.0])
-    config = TrainingConfig.from_settings({"optimiser": "sgd", "learning_rate": 0.25})
+    config = TrainingConfig(optimiser="sgd", learning_rate=0.25)
     make_optimiser(parameters, config).step()
     assert parameters[0].tolist() == [0.75, 1.25]
     with pytest.raises(ValueError, match="expected one of adam, adamw, sgd; got lion"):

@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
@@ -50,7 +50,7 @@ def table_writer(
             temporary = stack.enter_context(replacing(path))
             file = stack.enter_context(open(temporary, "wb"))
             make = _WRITERS.get(suffix, _text)
-            add = stack.enter_context(make(file, path, columns, (rows, len(columns)), kind, texts))
+            add = stack.enter_context(make(file, _Table(path, columns, rows, kind, texts)))
 
             def write(values: Array, text: Texts) -> None:
                 nonlocal written
@@ -78,26 +78,26 @@ def check_room(path: Path, count: float) -> None:
         )
 
 
-Add = Callable[[Array, Texts], None]
+class _Table(NamedTuple):
+    """What a file will hold."""
+
+    path: Path
+    columns: Sequence[str]
+    rows: int
+    kind: np.dtype[Any]
+    texts: Sequence[str]
 
 
 @contextmanager
-def _text(
-    file: IO[bytes],
-    path: Path,
-    columns: Sequence[str],
-    shape: tuple[int, int],
-    kind: np.dtype[Any],
-    texts: Sequence[str],
-) -> Iterator[Add]:
-    packed = path.suffix.lower() == ".gz"
+def _text(file: IO[bytes], table: _Table) -> Iterator[Write]:
+    packed = table.path.suffix.lower() == ".gz"
     opened: Any = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if packed else file  # the same rows, the same bytes
-    mark = "," if ".csv" in [suffix.lower() for suffix in path.suffixes[-2:]] else "\t"
+    mark = "," if ".csv" in [suffix.lower() for suffix in table.path.suffixes[-2:]] else "\t"
     with io.TextIOWrapper(opened, encoding="utf-8", newline="") as lines:
         writer = csv.writer(lines, delimiter=mark, lineterminator="\n")
-        writer.writerow([*texts, *columns])
+        writer.writerow([*table.texts, *table.columns])
         lines.flush()
-        if texts:  # which may have to be quoted; numbers never
+        if table.texts:  # which may have to be quoted; numbers never
             yield lambda values, text: writer.writerows(_cells(values, text))
         else:
             yield lambda values, text: opened.writelines(lines_of(values, mark))
@@ -105,41 +105,27 @@ def _text(
 
 
 @contextmanager
-def _npy(
-    file: IO[bytes],
-    path: Path,
-    columns: Sequence[str],
-    shape: tuple[int, int],
-    kind: np.dtype[Any],
-    texts: Sequence[str],
-) -> Iterator[Add]:
-    _npy_head(file, shape, kind)
-    yield lambda values, text: _npy_part(file, values, kind)
+def _npy(file: IO[bytes], table: _Table) -> Iterator[Write]:
+    _npy_head(file, table)
+    yield lambda values, text: _npy_part(file, values, table.kind)
 
 
 @contextmanager
-def _npz(
-    file: IO[bytes],
-    path: Path,
-    columns: Sequence[str],
-    shape: tuple[int, int],
-    kind: np.dtype[Any],
-    texts: Sequence[str],
-) -> Iterator[Add]:
+def _npz(file: IO[bytes], table: _Table) -> Iterator[Write]:
     """'data', 'columns' and, of columns of text, 'text', (N,) or (N, their number), as np.savez would write them."""
-    kept: dict[str, list[str]] = {name: [] for name in texts}
+    kept: dict[str, list[str]] = {name: [] for name in table.texts}
 
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         with archive.open("data.npy", "w", force_zip64=True) as member:
-            _npy_head(member, shape, kind)
+            _npy_head(member, table)
 
             def add(values: Array, text: Texts) -> None:
-                _npy_part(member, values, kind)
+                _npy_part(member, values, table.kind)
                 for name, part in text.items():
                     kept[name] += part
 
             yield add
-        others = {"columns": np.array(columns, dtype=np.str_)}
+        others = {"columns": np.array(table.columns, dtype=np.str_)}
         if kept:
             cells = [np.array(part, dtype=np.str_) for part in kept.values()]
             others["text"] = cells[0] if len(cells) == 1 else np.stack(cells, axis=1)
@@ -149,22 +135,17 @@ def _npz(
 
 
 @contextmanager
-def _parquet(
-    file: IO[bytes],
-    path: Path,
-    columns: Sequence[str],
-    shape: tuple[int, int],
-    kind: np.dtype[Any],
-    texts: Sequence[str],
-) -> Iterator[Add]:
+def _parquet(file: IO[bytes], table: _Table) -> Iterator[Write]:
     arrow, parquet = load_pyarrow()
-    number = arrow.from_numpy_dtype(kind)
-    schema = arrow.schema([*((name, arrow.string()) for name in texts), *((name, number) for name in columns)])
+    number = arrow.from_numpy_dtype(table.kind)
+    schema = arrow.schema(
+        [*((name, arrow.string()) for name in table.texts), *((name, number) for name in table.columns)]
+    )
     with parquet.ParquetWriter(file, schema) as writer:
 
         def add(values: Array, text: Texts) -> None:
             numbers = [arrow.array(np.ascontiguousarray(column)) for column in values.T]
-            cells = [arrow.array(list(text[name]), arrow.string()) for name in texts]
+            cells = [arrow.array(list(text[name]), arrow.string()) for name in table.texts]
             writer.write_table(arrow.Table.from_arrays([*cells, *numbers], schema=schema))
 
         yield add
@@ -173,8 +154,9 @@ def _parquet(
 _WRITERS: dict[str, Any] = {".npy": _npy, ".npz": _npz, ".parquet": _parquet}
 
 
-def _npy_head(file: IO[bytes], shape: tuple[int, int], kind: np.dtype[Any]) -> None:
-    head = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
+def _npy_head(file: IO[bytes], table: _Table) -> None:
+    shape = table.rows, len(table.columns)
+    head = {"descr": np.lib.format.dtype_to_descr(table.kind), "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(file, head)
 
 

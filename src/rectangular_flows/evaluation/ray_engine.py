@@ -55,7 +55,7 @@ def ray_engine(source: str, options: dict[str, Any], workers: int, address: str 
             columns = {name: np.asarray(batch[name], dtype=np.float64) for name in scoring.columns}
             if tick is not None:
                 tick(len(columns["row"]))
-            yield ScoredRows(columns, {}, [])
+            yield ScoredRows(columns, {})
 
     return parts
 

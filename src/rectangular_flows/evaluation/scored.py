@@ -17,7 +17,7 @@ from ..data.images import images_like, picture_names
 from ..data.pixels import ImageRows
 from ..data.rows import take
 from ..data.streams import Cells, FileRows, HeldRows, Part, RowStream
-from ..data.tables import read_text_columns, table_suffix, write_parts, write_table
+from ..data.tables import read_text_columns, table_suffix, write_parts
 from ..metrics.arrays import Array
 from ..runs.saved import SavedRun
 from ..storage.spool import spooled
@@ -36,19 +36,12 @@ class ScoredRows:
     Attributes:
         columns: name → values, (N,): the number of each row, from 1, the scores, the coordinates, the explanation.
         texts: name → N texts: the names of the pictures of a folder, identifiers of rows.
-        notes: what the reader should know.
         explanation: why rows are unusual, or None.
     """
 
     columns: dict[str, Array]
     texts: dict[str, list[str]]
-    notes: list[str]
     explanation: Explanation | None = None
-
-    def write(self, path: Path) -> None:
-        """As a table, by the suffix of the path."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_table(path, list(self.columns), np.stack(list(self.columns.values()), axis=1), text=self.texts)
 
     def most_unusual(self, count: int = SHOWN) -> list[UnusualRow]:
         """The most unusual rows and why; none without an explanation."""
@@ -129,7 +122,7 @@ class Scoring:
         why = explain(run.flow, run.calibration, rows, run.columns, scores=found) if self.reasons else None
         if why is not None:
             columns |= why.table()
-        return ScoredRows(columns, {f"id_{k}" if k in columns else k: v for k, v in texts.items()}, [], why)
+        return ScoredRows(columns, {f"id_{k}" if k in columns else k: v for k, v in texts.items()}, why)
 
 
 Engine = Callable[[Scoring, Callable[[int], None] | None, int], Iterator[ScoredRows]]
@@ -187,26 +180,6 @@ def open_scoring(
         how = f"the run was not finished: rnf fit --resume {run.path}" if run.trained else "it was saved without one"
         notes.append(f"no outlier_score, which needs a calibration; {how}")
     return Scoring(run, rows, source, notes, coordinates, reasons)
-
-
-def score_file(
-    run: SavedRun,
-    source: str,
-    *,
-    drop_invalid: bool = False,
-    coordinates: bool = False,
-    ids: Sequence[str] = (),
-    reasons: bool = False,
-) -> ScoredRows:
-    """Every written score of other rows, all in memory; the arguments are those of :func:`open_scoring`."""
-    options = {"drop_invalid": drop_invalid, "coordinates": coordinates, "reasons": reasons}
-    scoring = open_scoring(run, source, ids=ids, **options)
-    parts = list(scoring.parts())
-    columns = {name: np.concatenate([part.columns[name] for part in parts]) for name in parts[0].columns}
-    texts = {name: [cell for part in parts for cell in part.texts[name]] for name in parts[0].texts}
-    why = [part.explanation for part in parts if part.explanation is not None]
-    notes = [*Totals().plus(columns).notes, *scoring.notes]
-    return ScoredRows(columns, texts, notes, Explanation.cat(why) if why else None)
 
 
 def write_scores(

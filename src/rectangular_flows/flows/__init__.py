@@ -18,12 +18,12 @@ from .coupling import (
 )
 from .injection import Bijection, BijectiveChain, Chain, Identity, Injection, TangentMap, chain
 from .linear import FreeLinear, LULinear, Permutation, Whitening
-from .multiscale import OnFirstHalf, Split, Squeeze
+from .multiscale import Split, Squeeze
 from .networks import MLP, Constant, Network, ResidualConvNet, ResidualMLP
 from .orthonormal import OrthonormalEmbedding
 from .pad import Pad
 from .periodic import OnCircles, Periodic
-from .realnvp import MultiscaleRealNVP, RealNVP, square_multiscale_realnvp
+from .realnvp import MultiscaleRealNVP, RealNVP
 from .spaces import Embedding, Space
 from .transformers import Transformer, register_transformer
 from .units import Logit, Standardise
@@ -50,7 +50,6 @@ __all__ = [
     "MultiscaleRealNVP",
     "Network",
     "OnCircles",
-    "OnFirstHalf",
     "OrthonormalEmbedding",
     "Pad",
     "Periodic",
@@ -73,7 +72,6 @@ __all__ = [
     "keep_nothing",
     "leading",
     "register_transformer",
-    "square_multiscale_realnvp",
     "transformers",
 ]
 

@@ -1,19 +1,14 @@
-r"""The pieces of a multi-scale image flow: squeeze, the split that drops half the channels, and the one that keeps them.
+r"""The pieces of a multi-scale image flow: squeeze, and the split that drops half the channels.
 
 Reference: Dinh et al., Density estimation using Real NVP, arXiv:1605.08803, section 3.6.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 import torch
 from torch import Tensor
 
-from .injection import Bijection, Injection, Rearrangement, Shape, TangentMap
-
-T = TypeVar("T")
+from .injection import Injection, Rearrangement, Shape, TangentMap
 
 
 class Squeeze(Rearrangement):
@@ -67,57 +62,3 @@ class Split(Injection):
 
     def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
         return self.inverse(x), self.inverse
-
-
-class OnFirstHalf(Bijection):
-    """Apply a bijection to the first half of the channels and keep the second: the split of a square multi-scale flow."""
-
-    def __init__(self, inner: Bijection):
-        if inner.in_shape != inner.out_shape:
-            raise ValueError(f"expected a map of one shape; got {inner.in_shape} to {inner.out_shape}")
-        super().__init__((2 * inner.in_shape[0], *inner.in_shape[1:]))
-        self.inner = inner
-
-    @property
-    def activation_size(self) -> int:
-        """The inner map's, or the event's where that is larger."""
-        return max(super().activation_size, self.inner.activation_size)
-
-    def _halves(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        first, second = x.chunk(2, dim=-len(self.in_shape))
-        return first, second
-
-    def _join(self, first: Tensor, second: Tensor) -> Tensor:
-        return torch.cat((first, second), dim=-len(self.in_shape))
-
-    def _on_first(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        first, second = self._halves(x)
-        return self._join(function(first), second)
-
-    def _on_first_with(self, function: Callable[[Tensor], tuple[Tensor, T]], x: Tensor) -> tuple[Tensor, T]:
-        first, second = self._halves(x)
-        value, more = function(first)
-        return self._join(value, second), more
-
-    def forward(self, z: Tensor) -> Tensor:
-        return self._on_first(self.inner, z)
-
-    def inverse(self, x: Tensor) -> Tensor:
-        return self._on_first(self.inner.inverse, x)
-
-    def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
-        value, inner_map = self._on_first_with(self.inner.linearize, z)
-        return value, lambda tangents: self._on_first(inner_map, tangents)
-
-    def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
-        value, inner_map = self._on_first_with(self.inner.linearize_inverse, x)
-        return value, lambda tangents: self._on_first(inner_map, tangents)
-
-    def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        return self._on_first_with(self.inner.forward_with_log_det, z)
-
-    def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self._on_first_with(self.inner.inverse_with_log_det, x)
-
-    def initialise(self, x: Tensor) -> Tensor:
-        return self._on_first(self.inner.initialise, x)

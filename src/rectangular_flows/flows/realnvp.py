@@ -15,7 +15,7 @@ from .angles import OnLines, SeenAsPairs, TurnsAngles, Wrap
 from .coupling import CheckerboardMask, Coupling, Mask, even_odd, halves, keep_nothing, leading
 from .injection import Bijection, BijectiveChain, Chain, Shape, as_shape
 from .linear import FreeLinear, LULinear, Permutation, inverse_product
-from .multiscale import OnFirstHalf, Split, Squeeze
+from .multiscale import Split, Squeeze
 from .networks import MLP, Constant, Network, ResidualConvNet, ResidualMLP
 from .transformers import Affine, Transformer, as_transformer
 
@@ -139,8 +139,7 @@ class MultiscaleRealNVP(Chain):
 
     In the order x → z: 3 checkerboard couplings, squeeze, 3 channel couplings, split, 4 checkerboard couplings. The
     split drops half the channels, which are zero-padded on the way back, so that the latent image has half the
-    entries of the data: 392 for MNIST, 1,536 for CIFAR-10. For the square flow of the same couplings, which keeps
-    those channels as latents and has a density in pixel space, see :func:`square_multiscale_realnvp`.
+    entries of the data: 392 for MNIST, 1,536 for CIFAR-10.
 
     Args:
         shape: (channels, height, width) of the images; height and width even.
@@ -166,50 +165,22 @@ class MultiscaleRealNVP(Chain):
         bound: float = 2.0,
         zero_init: bool = False,
     ):
-        coarse, fine = _image_links(shape, width, blocks, scale, bound, zero_init)
-        super().__init__(*coarse, Split((4 * shape[0], shape[1] // 2, shape[2] // 2)), *fine)
+        if len(shape) != 3:
+            raise ValueError(f"expected an image shape (channels, height, width); got {tuple(shape)}")
+        squeeze = Squeeze(tuple(shape))
+        wide = squeeze.in_shape
+        narrow = (wide[0] // 2, *wide[1:])
 
+        transformer = as_transformer(scale, bound)
 
-def square_multiscale_realnvp(
-    shape: Shape,
-    width: int = 64,
-    blocks: int = 8,
-    *,
-    scale: str | Transformer = "exp",
-    bound: float = 2.0,
-    zero_init: bool = False,
-) -> BijectiveChain:
-    """The square flow with the couplings of :class:`MultiscaleRealNVP`; arguments as there.
+        def coupling(mask: Mask) -> Coupling:
+            size, outputs = (mask.shape[1], mask.shape[2]), transformer.parameters * mask.changed_size
+            net = ResidualConvNet(mask.kept_size, outputs, size, width, blocks, zero_init=zero_init)
+            return Coupling(mask, net, transformer)
 
-    Example:
-        >>> flow = square_multiscale_realnvp(shape=(1, 8, 8), width=4, blocks=1)
-        >>> flow.in_shape, flow.out_shape
-        ((4, 4, 4), (1, 8, 8))
-    """
-    coarse, fine = _image_links(shape, width, blocks, scale, bound, zero_init)
-    return BijectiveChain(OnFirstHalf(BijectiveChain(*coarse)), *fine)
-
-
-def _image_links(
-    shape: Shape, width: int, blocks: int, scale: str | Transformer, bound: float, zero_init: bool
-) -> tuple[list[Bijection], list[Bijection]]:
-    """Couplings on the latent side of the split and on its data side, in generative order."""
-    if len(shape) != 3:
-        raise ValueError(f"expected an image shape (channels, height, width); got {tuple(shape)}")
-    squeeze = Squeeze(tuple(shape))
-    wide = squeeze.in_shape
-    narrow = (wide[0] // 2, *wide[1:])
-
-    transformer = as_transformer(scale, bound)
-
-    def coupling(mask: Mask) -> Coupling:
-        size, outputs = (mask.shape[1], mask.shape[2]), transformer.parameters * mask.changed_size
-        net = ResidualConvNet(mask.kept_size, outputs, size, width, blocks, zero_init=zero_init)
-        return Coupling(mask, net, transformer)
-
-    # listed from data to latent, as in the paper, then reversed
-    fine: list[Bijection] = [coupling(CheckerboardMask(tuple(shape), i % 2 == 0)) for i in range(3)]
-    fine.append(squeeze)
-    fine += [coupling(halves(wide, i % 2 == 0)) for i in range(3)]
-    coarse: list[Bijection] = [coupling(CheckerboardMask(narrow, i % 2 == 0)) for i in range(4)]
-    return coarse[::-1], fine[::-1]
+        # listed from data to latent, as in the paper, then reversed
+        fine: list[Bijection] = [coupling(CheckerboardMask(tuple(shape), i % 2 == 0)) for i in range(3)]
+        fine.append(squeeze)
+        fine += [coupling(halves(wide, i % 2 == 0)) for i in range(3)]
+        coarse: list[Bijection] = [coupling(CheckerboardMask(narrow, i % 2 == 0)) for i in range(4)]
+        super().__init__(*coarse[::-1], Split(wide), *fine[::-1])

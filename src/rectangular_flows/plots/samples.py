@@ -75,11 +75,6 @@ def write_samples(
                 tick(len(part))
 
 
-def sample_table(run: SavedRun, count: int, seed: int, scatter: bool | None = None) -> tuple[tuple[str, ...], Array]:
-    """Names of columns and values; latitudes and longitudes for a run on the sphere."""
-    return _columns(run), np.concatenate(list(_sampled(run, count, seed, scatter)))
-
-
 def _columns(run: SavedRun) -> tuple[str, ...]:
     return run.columns if run.sphere is None else DEGREES
 

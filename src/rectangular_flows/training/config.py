@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..densities.registry import LATENTS
-from ..kinds import Chosen, Condition, Get, Nothing, Table, choice, flat, make, named, only, when
+from ..kinds import Chosen, Condition, Get, Nothing, Table, choice, flat, named, only, when
 from .optimisers import OPTIMISERS
 
 if TYPE_CHECKING:
@@ -349,19 +348,6 @@ class TrainingConfig:
         """Every setting that applies as a plain value, those of the volume beside the others."""
         values = flat(self)
         return {name: value for name, value in values.items() if _table().applies(name, values)}
-
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, Any]) -> TrainingConfig:
-        """The inverse of :meth:`settings`; what is missing has its default.
-
-        Raises:
-            ValueError: a setting is unknown, has an impossible value, or does not apply.
-
-        Example:
-            >>> TrainingConfig.from_settings({"volume": "stochastic", "probes": 3, "epochs": 7}).volume.probes
-            3
-        """
-        return make(cls, _table().sift(settings))
 
 
 _POSITIVE = (

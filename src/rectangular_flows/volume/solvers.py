@@ -164,8 +164,8 @@ class RouletteCG(CG):
     arXiv:2102.06695.
 
     Example:
-        >>> RouletteCG(least=4, keep=0.5).expected_iterations(d=64)
-        5.0
+        >>> RouletteCG(least=2, keep=0.5).survival(d=2)
+        [1.0, 1.0, 0.5, 0.25]
     """
 
     least: int = 5
@@ -181,10 +181,6 @@ class RouletteCG(CG):
         """P(T ≥ k) for k from 1 to the most iterations."""
         most = 2 * d if self.max_iter is None else self.max_iter
         return [self.keep ** max(k - self.least, 0) for k in range(1, most + 1)]
-
-    def expected_iterations(self, d: int) -> float:
-        """E T, where no problem converges before."""
-        return round(sum(self.survival(d)), 3)
 
     def __call__(
         self, core: list[Injection], z: Tensor, x: Tensor, tangent_map: TangentMap, probes: Tensor
