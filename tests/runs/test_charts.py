@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 
+from rectangular_flows.errors import NonFiniteError
 from rectangular_flows.runs import charts
 from rectangular_flows.runs.charts import choose_charts, is_loop
 from rectangular_flows.settings import FitSettings, read_preset
@@ -55,3 +56,92 @@ def test_more_charts_are_likelier_on_separate_pieces():
     rows = torch.from_numpy(np.random.default_rng(0).permutation(x)).float()
     gain, error = charts._gain(settings(batch_size=100, latent="mixture"), rows, 2, 0)
     assert gain > 2 * error
+
+
+def test_one_chart_of_angles_and_of_few_rows(monkeypatch):
+    monkeypatch.setattr(charts, "_gain", lambda *_: (1.0, 0.1))
+    x = torch.from_numpy(curve(2 * np.pi))
+    assert choose_charts(settings(), x, 0, ["an angle"]) == charts.Charts(1, "angles are one chart")
+    assert choose_charts(settings(), x[:99], 0) == charts.Charts(1, "there are few rows")
+    found = choose_charts(settings(), x, 0)
+    assert found.count == 3
+    told = "3 charts give rows held out 1 ± 0.1 nats more than one; --latent-space circle closes a loop with one"
+    assert found.reason == f"the data form one piece, a loop, which one chart cannot close; {told}"
+    assert choose_charts(settings(latent_space="circle"), x, 0).count == 1
+
+
+@pytest.mark.parametrize("dtype", [None, "float64"])
+def test_what_is_compared(monkeypatch, dtype):
+    """At most 5,000 rows, in random order, in the type of the training."""
+    seen = []
+    monkeypatch.setattr(charts, "_gain", lambda _, rows, number, seed: seen.append((rows, seed)) or (1.0, 0.1))
+    angle = np.linspace(0, 6.28, 6_000)
+    x = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    choose_charts(settings(dtype=dtype), torch.from_numpy(x), 7)
+    ((rows, seed),) = seen
+    assert (len(rows), rows.dtype, seed) == (5_000, getattr(torch, dtype or "float32"), 7)
+    assert len(np.unique(rows.numpy(), axis=0)) == 5_000
+    assert abs(rows[:500].mean()) < 0.1  # not one part of the circle
+
+
+def test_the_gain_is_that_of_rows_held_out(monkeypatch):
+    asked = []
+
+    def densities(_, kept, held_out, count, seed):
+        asked.append((kept[:, 0].tolist(), held_out[:, 0].tolist(), count, seed))
+        return np.array([1.0, 5.0, 3.0]) if count == 4 else np.array([0.0, 1.0, 5.0])
+
+    monkeypatch.setattr(charts, "_densities", densities)
+    gain, error = charts._gain(settings(), torch.arange(15.0)[:, None], 4, 9)
+    assert gain == pytest.approx(1.0)  # of 1, 4 and −2
+    assert error == pytest.approx(3 / 3**0.5)
+    whole = [float(i) for i in range(15)]
+    assert asked == [(whole[3:], whole[:3], 4, 9), (whole[3:], whole[:3], 1, 9)]
+
+
+def short_training(monkeypatch, densities, count=2, **values):
+    """The densities of a training that is only recorded, and what it was given."""
+    seen = {}
+
+    class Flow:
+        device = torch.device("cpu")
+
+        def fit_scatter(self, kept, held_out, seed):
+            seen["scatter"] = len(kept), len(held_out), seed
+
+        def alone(self, part):
+            seen["part"] = part
+            return self
+
+        def ambient_log_prob(self, rows):
+            if isinstance(densities, Exception):
+                raise densities
+            return torch.tensor(densities)
+
+    def build(model, rows, seed, *, start_latent, dtype):
+        seen["build"] = model.charts, len(rows), seed, start_latent, dtype
+        return Flow()
+
+    def fit(flow, kept, training, *, validation):
+        seen["fit"] = len(kept), len(validation), training
+
+    monkeypatch.setattr(charts, "build_flow", build)
+    monkeypatch.setattr(charts, "fit", fit)
+    kept, held_out = torch.zeros(100, 2), torch.zeros(4, 2)
+    return charts._densities(settings(batch_size=30, time=60, **values), kept, held_out, count, 11), seen
+
+
+def test_a_short_training(monkeypatch):
+    found, seen = short_training(monkeypatch, [1.0, float("nan"), -1e9, -3.0])
+    assert found.tolist() == [1.0, -100.0, -100.0, -3.0]
+    assert seen["scatter"] == (100, 4, 11)
+    assert seen["part"] == "manifold"
+    kept, held_out, training = seen["fit"]
+    assert seen["build"] == (2, 100, 11, not training.start_latent, torch.float32)
+    assert (kept, held_out) == (100, 4)
+    # four batches make an epoch: 37 of them are 150 steps or just less
+    assert (training.epochs, training.evaluate_every, training.time, training.scatter) == (37, 12, None, False)
+
+
+def test_charts_that_collapse_are_the_worst(monkeypatch):
+    assert short_training(monkeypatch, NonFiniteError("no"))[0].tolist() == [-100.0] * 4

@@ -18,6 +18,7 @@ from rectangular_flows.runs import jobs
 from rectangular_flows.runs.jobs import Job, Outcome, preset_job, run_jobs, train_job
 from rectangular_flows.settings import read_preset
 from rectangular_flows.training.history import last_epoch, read_history
+from rectangular_flows.training.signals import Interrupted
 from tests.cli.command import start
 
 CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children")
@@ -186,13 +187,13 @@ def test_the_display_says_how_each_run_ended_and_how_long_the_rest_takes(tmp_pat
 
 
 def test_a_worker_dies_with_its_parent_and_is_asked_to_stop_once(tmp_path, monkeypatch):
-    made, stopped = [], []
+    made, stopped, closed = [], [], []
 
     def process(**given):
         made.append(given)
         return SimpleNamespace(start=lambda: None, terminate=lambda: stopped.append(1))
 
-    ends = SimpleNamespace(close=lambda: None)
+    ends = SimpleNamespace(close=lambda: closed.append(1))
     monkeypatch.setattr(jobs, "_CONTEXT", SimpleNamespace(Process=process, Pipe=lambda duplex: (duplex, ends)))
     before = signal.getsignal(signal.SIGINT)
     worker = jobs._Worker(job(tmp_path / "run"), True)
@@ -204,3 +205,172 @@ def test_a_worker_dies_with_its_parent_and_is_asked_to_stop_once(tmp_path, monke
     worker.stop()
     worker.stop()
     assert stopped == [1]
+    assert closed == [1]  # or the end of a process that says nothing would never be seen
+
+
+def test_what_a_process_does(monkeypatch):
+    """It ignores Ctrl-C, ends on SIGTERM, watches its parent, and says how its job ended."""
+    handlers, threads, sent = {}, [], []
+
+    def thread(**given):
+        threads.append(given)
+        return SimpleNamespace(start=lambda: threads.append("started"))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(jobs.signal, "signal", handlers.__setitem__)
+        patch.setattr(jobs.threading, "Thread", thread)
+        patch.setattr(jobs, "outcome_of", lambda job, fresh: (job, fresh))
+        jobs._work("job", True, SimpleNamespace(send=sent.append))
+    assert handlers[signal.SIGINT] is signal.SIG_IGN
+    with pytest.raises(SystemExit) as stop:
+        handlers[signal.SIGTERM](signal.SIGTERM, None)
+    assert stop.value.code == 1
+    assert threads == [{"target": jobs._stop_with_parent, "daemon": True}, "started"]
+    assert sent == [("job", True)]
+
+
+def test_an_orphan_is_told_to_stop(monkeypatch):
+    waited, raised = [], []
+    monkeypatch.setattr(jobs.signal, "raise_signal", raised.append)
+    monkeypatch.setattr(jobs.multiprocessing, "parent_process", lambda: None)
+    jobs._stop_with_parent()
+    assert raised == []
+    parent = SimpleNamespace(join=lambda: waited.append(len(raised)))
+    monkeypatch.setattr(jobs.multiprocessing, "parent_process", lambda: parent)
+    jobs._stop_with_parent()
+    assert (waited, raised) == ([0], [signal.SIGTERM])
+
+
+@pytest.mark.parametrize(
+    ("code", "failure"),
+    [
+        (0, "crashed with exit code 0"),
+        (3, "crashed with exit code 3"),
+        (-9, "was killed by SIGKILL (perhaps for lack of memory)"),
+        (-11, "was killed by SIGSEGV"),
+    ],
+)
+def test_a_process_that_dies_without_a_word(tmp_path, code, failure):
+    def nothing():
+        raise EOFError
+
+    worker = jobs._Worker(job(tmp_path), False)
+    assert not worker.running
+    worker.process, worker._receiver = SimpleNamespace(is_alive=lambda: True, exitcode=code), None
+    assert worker.running
+    worker.process.is_alive, worker._receiver = lambda: False, SimpleNamespace(recv=nothing)
+    assert not worker.running
+    assert worker.outcome == Outcome(failure=f"its process {failure}")
+    worker._receiver = None  # not asked again
+    assert not worker.running
+
+
+@pytest.mark.parametrize(
+    ("error", "failure"),
+    [
+        (Interrupted("x", 15), "it was stopped"),
+        (ValueError("no such column"), "no such column"),
+        (OSError("the disk is full"), "the disk is full"),
+    ],
+)
+def test_how_a_job_ended(monkeypatch, tmp_path, error, failure):
+    threads = []
+
+    def fails(job, fresh):
+        raise error
+
+    monkeypatch.setattr(jobs.torch, "set_num_threads", threads.append)
+    monkeypatch.setattr(jobs, "train_job", fails)
+    assert jobs.outcome_of(job(tmp_path), False) == Outcome(failure=failure)
+    assert threads == [1]
+
+
+class Counted(jobs.Worker):
+    """A job that takes three looks; how many run at a time is counted."""
+
+    now, most, order = 0, 0, ()
+
+    def __init__(self, job, fresh):
+        super().__init__(job, fresh)
+        self.left = 0
+
+    @property
+    def running(self):
+        return self.left > 0
+
+    def start(self):
+        Counted.now, Counted.order = Counted.now + 1, (*Counted.order, self.job.title)
+        Counted.most, self.left = max(Counted.most, Counted.now), 3
+
+    def look(self):
+        if self.left:
+            self.left -= 1
+            if not self.left:
+                self.outcome, Counted.now = Outcome(1.0), Counted.now - 1
+
+    def stop(self):
+        self.stopping, self.left, self.outcome = True, 0, Outcome(failure="it was stopped")
+
+
+@pytest.mark.parametrize("at_once", [1, 2, None])
+def test_no_more_jobs_at_a_time_than_asked_for(monkeypatch, tmp_path, at_once):
+    made = []
+    monkeypatch.setattr(jobs.os, "cpu_count", lambda: 3)
+    monkeypatch.setattr(jobs.time, "sleep", lambda _: [worker.look() for worker in made])
+    Counted.now, Counted.most, Counted.order = 0, 0, ()
+
+    def launcher(job, fresh):
+        made.append(Counted(job, fresh))
+        return made[-1]
+
+    names = list("abcde")
+    found = run_jobs([job(tmp_path / name) for name in names], Console(quiet=True), at_once, launcher=launcher)
+    assert found == [Outcome(1.0)] * 5
+    assert Counted.most == (at_once or 3)
+    assert list(Counted.order) == names
+
+
+def test_a_signal_stops_what_runs_and_starts_nothing_more(monkeypatch, tmp_path):
+    made, looks = [], []
+
+    def look(_):
+        looks.append(1)
+        if len(looks) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def launcher(job, fresh):
+        made.append(Counted(job, fresh))
+        return made[-1]
+
+    monkeypatch.setattr(jobs.time, "sleep", look)
+    with pytest.raises(Interrupted, match="Run the same command again") as stop:
+        run_jobs([job(tmp_path / name) for name in "abc"], Console(quiet=True), 2, launcher=launcher)
+    assert stop.value.exit_code == 128 + signal.SIGTERM
+    assert [(worker.stopping, worker.outcome is None) for worker in made] == [
+        (True, False),
+        (True, False),
+        (False, True),
+    ]
+
+
+def test_the_display_of_runs_that_train(tmp_path, monkeypatch):
+    now, lines = [0.0], []
+    monkeypatch.setattr(jobs.time, "perf_counter", lambda: now[0])
+    line = SimpleNamespace(epoch=5, objective=1.5, negative_log_likelihood=1.25, reconstruction=0.005, metrics={})
+    monkeypatch.setattr(jobs, "last_epoch", lambda folder: line if folder.name == "a" else None)
+    workers = [Pretended(job(tmp_path / name, epochs=10), running=True) for name in ("a", "b")]
+    printed = io.StringIO()
+    display = jobs._Display(workers, Console(file=printed, width=200))
+    monkeypatch.setattr(display._status, "update", lines.append)
+    display._before, display._shares = 0.0, dict.fromkeys(workers, 0.0)
+    now[0] = 9.0
+    display.update()  # too soon for a line
+    assert printed.getvalue() == ""
+    now[0] = 20.0
+    display.update()
+    now[0] = 29.0
+    display.update()
+    values = "a epoch 5/10: objective 1.5, nll 1.25, reconstruction 0.005"
+    # half of one of two runs took 20 s
+    assert printed.getvalue().splitlines() == [f"0 of 2 runs done, 1 min left · {values}"]
+    assert lines[1] == f"0 of 2 runs done, 1 min left\n{values}"
