@@ -3,11 +3,13 @@
 import re
 import signal
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import rectangular_flows as rnf
-from rectangular_flows.cli.fit import _name
+from rectangular_flows.cli.fit import _name, _summary
 from rectangular_flows.runs.saved import SavedRun
 from rectangular_flows.settings import FitSettings
 from tests.cli.command import complaint, helix, refused, run, start
@@ -151,3 +153,44 @@ def test_a_runs_own_configuration_can_be_used_again(trained, tmp_path):
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
     assert rnf.load(tmp_path / "again").ambient_dim == 3
+
+
+def summary(best=2, target=None, steps=500, kind="table", note=""):
+    """What is said after a run of three epochs, of which the second has the error 0.02."""
+    lines = [
+        SimpleNamespace(epoch=e, objective=e, negative_log_likelihood=-e, reconstruction=e / 100, metrics={})
+        for e in (1, 2, 3)
+    ]
+    done = SimpleNamespace(
+        history=lines,
+        best_epoch=best,
+        finished="all epochs done",
+        seconds=61,
+        flow=SimpleNamespace(kind=kind),
+        progress=SimpleNamespace(target=target, step=steps),
+        config=SimpleNamespace(whole_epochs=3),
+    )
+    return _summary(done, Path("my runs/one"), note).splitlines()
+
+
+def test_the_summary_is_that_of_the_best_epoch():
+    assert summary() == [
+        "all epochs done, in 1 min 1 s; the best weights are those of epoch 2:",
+        "  objective 2, nll -2, reconstruction 0.02  (validation rows, units of the model)",
+        "everything is in my runs/one. Next:",
+        "  rnf report 'my runs/one'",
+        "  rnf sample 'my runs/one' -n 1000 -o samples.csv",
+        "  rnf score 'my runs/one' DATA -o scores.csv",
+    ]
+    first, numbers, *_ = summary(best=0)
+    assert first.endswith("no epoch was judged; the last weights:")
+    assert "objective 3, nll -3" in numbers
+    assert "-n 100 -o samples.png" in summary(kind="image")[4]
+
+
+def test_the_summary_says_what_to_heed():
+    assert summary(target=0.02 / 1.05, steps=100)[2].startswith("everything")
+    notes = summary(target=0.019, steps=99, note="3 rows were left out")[2:5]
+    assert notes[0] == "  note: 3 rows were left out"
+    assert notes[1].startswith("  note: target_error was not met: error 0.02, target 0.019.")
+    assert notes[2].startswith("  note: only 99 steps")

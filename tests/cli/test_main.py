@@ -3,6 +3,7 @@
 import ctypes
 import re
 import resource
+import signal
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -10,7 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 import rectangular_flows as rnf
-from rectangular_flows.cli import COMMANDS, Command, _keep_freed_memory
+from rectangular_flows.cli import COMMANDS, Command, _keep_freed_memory, main
+from rectangular_flows.training import distributed
+from rectangular_flows.training.signals import Interrupted
 from tests.cli.command import ENVIRONMENT, complaint, run, run_apart
 
 
@@ -106,3 +109,28 @@ def test_memory_is_kept_between_steps(monkeypatch):
 def test_public_names_are_there():
     assert set(dir(rnf)) == set(rnf.__all__)
     assert all(getattr(rnf, name) is not None for name in rnf.__all__)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "alike"),
+    [
+        (Interrupted("stopped in epoch 3", signal.SIGTERM), 143, True),
+        (KeyboardInterrupt(), 130, True),
+        (ValueError("no such column"), 2, False),
+        (rnf.errors.NonFiniteError("the loss is nan"), 1, True),
+    ],
+)
+@pytest.mark.parametrize("rank", [None, "0", "1"])
+def test_of_several_processes_the_first_speaks_for_all_that_say_the_same(monkeypatch, capsys, error, code, alike, rank):
+    def fails(_):
+        raise error
+
+    monkeypatch.setattr("rectangular_flows.cli._run", fails)
+    monkeypatch.setattr(distributed, "joined", lambda: True)
+    if rank is not None:
+        monkeypatch.setenv("TORCHELASTIC_RUN_ID", "x")
+        monkeypatch.setenv("RANK", rank)
+    assert main([]) == code
+    text = str(error) or "stopped"
+    expected = f"rnf: {text}\n" if rank != "1" else "" if alike else f"rnf: process 1: {text}\n"
+    assert capsys.readouterr().err == expected

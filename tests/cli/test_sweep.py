@@ -102,3 +102,19 @@ def test_a_sweep_on_a_local_ray(tmp_path, monkeypatch):
     import ray
 
     ray.shutdown()
+
+
+def test_the_settings_of_a_run_are_no_more_than_a_preset(settings, tmp_path, monkeypatch, capsys):
+    """Those that do not apply any more are dropped; in a file of one's own they are a mistake."""
+    seen = []
+    monkeypatch.setattr(jobs, "run_jobs", lambda found, *_, **__: seen.extend(found) or [jobs.Outcome()] * len(found))
+    own = 'data = "circle"\nlatent_dim = 1\nlatent = "mixture"\nlatent_components = 3\n'
+    (tmp_path / "own.toml").write_text(own)
+    over = ["--over", "latent=mixture,realnvp", "--out", "all"]
+    assert main(["sweep", "own.toml", *over]) == 2
+    assert "latent_components" in capsys.readouterr().err
+    assert seen == []
+    (tmp_path / "run.toml").write_text(own + '[record]\nrectangular_flows = "0.1"\n')
+    main(["sweep", "run.toml", *over])
+    assert [job.settings.get("latent_components") for job in seen] == [3, None]
+    assert [job.settings["latent"] for job in seen] == ["mixture", "realnvp"]
