@@ -4,13 +4,16 @@ import contextlib
 import csv
 import io
 import os
+import shutil
 import subprocess
 import sys
 import warnings
 
 import numpy as np
 import pytest
+import torch
 
+from rectangular_flows import SavedRun
 from rectangular_flows.cli import main
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
@@ -74,3 +77,13 @@ def complaint(*arguments, cwd=None, code=2):
     (message,) = done.stderr.splitlines()
     assert message.startswith("rnf: ")
     return message
+
+
+def resumed_alike(folder, copy):
+    """Whether a finished run whose model is lost is resumed to the same weights."""
+    shutil.copytree(folder, copy)
+    (copy / "model.safetensors").unlink()
+    done = run("fit", "--resume", copy)
+    assert done.returncode == 0, done.stderr
+    before, after = (SavedRun(path).flow.state_dict() for path in (folder, copy))
+    return before.keys() == after.keys() and all(torch.equal(before[name], value) for name, value in after.items())

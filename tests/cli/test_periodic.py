@@ -2,7 +2,6 @@
 
 import csv
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ import torch
 
 from rectangular_flows.runs.saved import SavedRun
 from rectangular_flows.settings import FitSettings, read_preset
-from tests.cli.command import run
+from tests.cli.command import resumed_alike, run
 
 FAST = ["--layers", "1", "--hidden", "8", "--batch-size", "100", "--time", "none", "--latent-components", "2"]
 
@@ -99,12 +98,7 @@ def test_it_is_shown(trained, command):
 
 
 def test_a_finished_run_is_resumed_to_the_same_model(trained, table):
-    again = shutil.copytree(trained, table.parent / "again")
-    (again / "model.safetensors").unlink()
-    done = run("fit", "--resume", again)
-    assert done.returncode == 0, done.stderr
-    before, after = (SavedRun(path).flow.state_dict() for path in (trained, again))
-    assert all(torch.equal(before[name], value) for name, value in after.items())
+    assert resumed_alike(trained, table.parent / "again")
 
 
 @pytest.mark.parametrize(

@@ -304,7 +304,7 @@ class Atlas(Charts, Described, nn.Module):
         }
         return found
 
-    # --- sampling
+    # --- sampling, called as that of a flow
 
     @torch.no_grad()
     def sample(
