@@ -300,7 +300,7 @@ def test_fit_sample_score_evaluate_report(tmp_path, folder):
     assert (np.load(tmp_path / "samples.npz")["images"] == samples).all()
     with Image.open(tmp_path / "deep" / "samples.png") as picture:
         assert picture.size[0] > 3 * 28
-    with pytest.raises(ValueError, match=r"Say -o samples\.png"):
+    with pytest.raises(ValueError, match=r"Use -o samples\.png"):
         write_samples(SavedRun(tmp_path / "run"), tmp_path / "samples.csv", 5, 0)
     done = run("score", "run", SAMPLES / "fashion-mnist-300.npz", "--coordinates", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -95,7 +95,7 @@ def test_changes_are_refused(model, source, tmp_path):
         written(model, source, out, resume=True)
     with pytest.raises(DataError, match="another folder"):
         written(model, source, source)
-    with pytest.raises(DataError, match="Say -o scores"):
+    with pytest.raises(DataError, match="Use -o scores"):
         written(model, source, tmp_path / "scores.csv")
 
 

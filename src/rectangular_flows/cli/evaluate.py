@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
             table.add_row(metric.label, _cell(numbers, name), _cell(numbers, f"{name}_floor"))
     console.print(table)
     if "fid" in numbers:
-        say(f"{numbers['samples']:,} samples against the first test images; beside it as many training images")
+        say(f"{numbers['samples']:,} samples against the first test images; real against real: as many training images")
     say(str(verdict))
     if missing:
         say(f"note: {missing}")

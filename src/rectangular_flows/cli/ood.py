@@ -73,9 +73,9 @@ def _show(console: Console, judged: Judged) -> None:
     own = [one for name, one in judged.scores.items() if name != "pca"]
     best = max(own, key=lambda one: one.found.auroc)
     say(
-        "inside kept, outside caught: by the threshold that keeps 95 % of held-out rows, fitted on nothing from outside",
-        f"the plain baseline, a linear PCA with d = {judged.latent_dim} of training rows, reaches AUROC "
-        f"{judged.scores['pca'].found.auroc:.3f} by its residual alone; the model's best score, {best.score.label}, "
+        "inside kept, outside caught: with the threshold that keeps 95 % of held-out rows; it uses nothing from outside",
+        f"the plain baseline, the residual of a PCA of the training rows with d = {judged.latent_dim}, reaches AUROC "
+        f"{judged.scores['pca'].found.auroc:.3f}; the model's best score, {best.score.label}, reaches "
         f"{best.found.auroc:.3f}",
         *(f"note: {note}" for note in judged.notes),
         console=console,

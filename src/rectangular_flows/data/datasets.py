@@ -164,7 +164,7 @@ def place_of(source: str | Path) -> Path | None:
             text = f"'{source}' is taken for the data set of that name, not for what is called so in this folder"
             from ..errors import warn  # which brings torch
 
-            warn(SameNameWarning, f"{text}. For the latter, say ./{source}")
+            warn(SameNameWarning, f"{text}. For the latter, write ./{source}")
         return None
     return Path(source).expanduser()
 

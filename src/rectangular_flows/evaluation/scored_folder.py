@@ -71,7 +71,7 @@ def write_folder(
     """
     names = tables_in(source)
     if output.suffix and not output.is_dir():
-        raise DataError(f"Expected a folder for the scores of the folder '{source}'; got '{output}'. Say -o scores.")
+        raise DataError(f"Expected a folder for the scores of the folder '{source}'; got '{output}'. Use -o scores.")
     if output.resolve() == source.resolve():
         raise DataError(f"Expected another folder for the scores than that of the tables; got '{output}'.")
     output.mkdir(parents=True, exist_ok=True)

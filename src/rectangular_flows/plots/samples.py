@@ -60,7 +60,7 @@ def write_samples(
         raise ValueError(f"expected at least one sample; got -n {count}")
     images = run.flow.kind == "image"
     if images and output.suffix.lower() not in _IMAGES:
-        raise ValueError(f"images are written as {', '.join(_IMAGES)}; got {output}. Say -o samples.png")
+        raise ValueError(f"images are written as {', '.join(_IMAGES)}; got {output}. Use -o samples.png")
     output.parent.mkdir(parents=True, exist_ok=True)
     if images:
         check_room(output, count * prod(run.flow.data_shape))

@@ -82,9 +82,7 @@ def build_flow(
         if isinstance(count, str):
             raise ValueError("no number of charts: give --charts, 1 for one chart")
         if count > 1 and periodic:
-            raise ValueError(
-                "several charts of columns that are angles are not possible: leave out --charts or --periodic"
-            )
+            raise ValueError("periodic columns have one chart: leave out --charts or --periodic")
         units = _units(settings, train, periodic)
         make = _on_circles if periodic else _PARTS[settings.ambient.name]
 
