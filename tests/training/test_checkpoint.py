@@ -19,7 +19,7 @@ def _sitting():
             layer.weight.data = layer.weight.data.T.contiguous().T
     parameters = list(flow.parameters())
     assert not all(p.is_contiguous() for p in parameters)
-    return flow, parameters, make_optimiser(parameters, TrainingConfig()), Average(flow, None)
+    return flow, parameters, make_optimiser(flow, TrainingConfig()), Average(flow, None)
 
 
 def _step(parameters, optimiser, seed):

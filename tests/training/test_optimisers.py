@@ -15,6 +15,7 @@ from .test_loop import data, make_flow, plain, same
 REFERENCE = {
     "adam": lambda parameters: torch.optim.Adam(parameters, lr=1e-2),
     "adamw": lambda parameters: torch.optim.AdamW(parameters, lr=1e-2, weight_decay=0.3),
+    "muon": lambda parameters: torch.optim.Adam(parameters, lr=1e-2),  # of what is no matrix between hidden layers
 }
 
 
@@ -22,7 +23,7 @@ REFERENCE = {
 def test_steps_against_those_of_torch(name):
     config = TrainingConfig(optimiser=name, learning_rate=1e-2, weight_decay=0.3 if name == "adamw" else 0.0)
     ours, theirs = ([torch.nn.Parameter(torch.tensor([1.0, -2.0]))] for _ in range(2))
-    pairs = [(ours, make_optimiser(ours, config)), (theirs, REFERENCE[name](theirs))]
+    pairs = [(ours, make_optimiser(torch.nn.ParameterList(ours), config)), (theirs, REFERENCE[name](theirs))]
     for step in range(5):
         for parameters, optimiser in pairs:
             parameters[0].grad = torch.tensor([0.3, -1.0 - step])
@@ -48,13 +49,18 @@ def test_resuming_has_the_state_of_every_optimiser(name, tmp_path):
 
 def test_an_optimiser_of_ones_own(monkeypatch):
     monkeypatch.setitem(OPTIMISERS, "sgd", None)  # forgotten again after this test
-    register_optimiser("sgd", lambda parameters, config: torch.optim.SGD(parameters, lr=config.learning_rate))
+    register_optimiser("sgd", lambda flow, config: torch.optim.SGD(flow.parameters(), lr=config.learning_rate))
     parameters = [torch.nn.Parameter(torch.ones(2))]
     parameters[0].grad = torch.tensor([1.0, -1.0])
+<<<<<<< HEAD
     config = TrainingConfig(optimiser="sgd", learning_rate=0.25)
     make_optimiser(parameters, config).step()
+=======
+    config = TrainingConfig.from_settings({"optimiser": "sgd", "learning_rate": 0.25})
+    make_optimiser(torch.nn.ParameterList(parameters), config).step()
+>>>>>>> dae8555 (Train tables with orthogonal steps between hidden layers (Muon))
     assert parameters[0].tolist() == [0.75, 1.25]
-    with pytest.raises(ValueError, match="expected one of adam, adamw, sgd; got lion"):
+    with pytest.raises(ValueError, match="expected one of adam, adamw, muon, sgd; got lion"):
         TrainingConfig(optimiser="lion")
 
 

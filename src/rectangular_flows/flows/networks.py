@@ -35,6 +35,16 @@ class Network(Described, nn.Module, ABC):
     def linearize(self, x: Tensor) -> tuple[Tensor, TangentMap]:
         """The output and the tangent map t ↦ (∂y/∂x)t for bundles (B, K, *in)."""
 
+    def inner(self) -> list[nn.Module]:
+        """The layers from one hidden layer to another."""
+        return []
+
+
+def inner_weights(module: nn.Module) -> list[nn.Parameter]:
+    """The matrices between hidden layers of all networks in a module, as far as they are trained."""
+    layers = [layer for part in module.modules() if isinstance(part, Network) for layer in part.inner()]
+    return [layer.weight for layer in layers if isinstance(layer, nn.Linear) and layer.weight.requires_grad]
+
 
 class MLP(Network):
     """A multilayer perceptron, linear → activation → … → linear.
@@ -75,6 +85,9 @@ class MLP(Network):
             x = value(F.linear(x, weight, bias))
         return F.linear(x, *last)
 
+    def inner(self) -> list[nn.Module]:
+        return list(self.layers)[1:-1]
+
     def _weights(self) -> list[tuple[Tensor, Tensor]]:
         return [(layer.weight, layer.bias) for layer in self.layers]  # type: ignore[misc]
 
@@ -102,6 +115,9 @@ class _Residual(Network):
     @abstractmethod
     def tangent(layer: nn.Module, tangents: Tensor) -> Tensor:
         """A bundle of tangents carried through one layer, which is the layer without its bias."""
+
+    def inner(self) -> list[nn.Module]:
+        return [layer for pair in self._pairs() for layer in pair]
 
     def _pairs(self) -> Iterator[tuple[nn.Module, nn.Module]]:
         yield from self.blocks  # type: ignore[misc]

@@ -188,7 +188,8 @@ class TrainingConfig:
         epoch_rows: rows in an epoch, drawn anew each time, so that a large table is validated more than once per pass; none:
             all of them, or at most 50,000 if epochs is "auto".
         batch_size: rows in a step.
-        optimiser: "adam" or "adamw".
+        optimiser: "adam", "adamw", or "muon", which is Adam but for the matrices between hidden layers: their steps
+            are made orthogonal, and fewer of them are needed (:mod:`rectangular_flows.muon`).
         weight_decay: weight decay of the optimiser.
         learning_rate: learning rate of the optimiser; its peak, if a schedule changes it. "auto": 0.01, and one over the
             number of columns where there are more than a hundred, whose linear layers a larger one would break.

@@ -26,7 +26,7 @@ from .evaluation import Metric, Values, evaluate
 from .folder import RunFolder
 from .memory import backward_in_parts, rows_within
 from .objective import Objective, Place, Terms
-from .optimisers import make_optimiser
+from .optimisers import make_optimiser, trained
 from .run import Progress, Run
 from .scatter import fit_scatter
 from .schedule import Plan, dual_step
@@ -61,8 +61,8 @@ class Loop:
         self.config, self.world, self.metrics, self.facts = config, world, metrics, facts
         weights = tail_weights(flow, train, held_out, config.tail_weight, config.seed)
         self.objective = objective_of(flow, config.volume, config.beta, config.volume_fraction, weights)
-        self.parameters = [p for p in flow.parameters() if p.requires_grad]
-        self.optimiser = make_optimiser(self.parameters, config)
+        self.parameters = trained(flow)
+        self.optimiser = make_optimiser(flow, config)
         self.average = Average(flow, config.ema)
         self.plan = Plan(config, len(train), any(p.requires_grad for p in flow.latent_parameters()))
         fixed = None if config.target_error == "auto" else config.target_error
@@ -283,7 +283,7 @@ class Loop:
             self._start_latent()
             progress.best = math.inf  # of another h
         self.average.restart()
-        self.optimiser = make_optimiser(self.parameters, self.config)  # without the momentum of other weights
+        self.optimiser = make_optimiser(self.flow, self.config)  # without the momentum of other weights
         progress.latent_from, progress.finished = progress.epoch, ""
         progress.steps = self.plan.steps(progress)
 

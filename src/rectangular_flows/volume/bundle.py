@@ -57,8 +57,20 @@ def transpose(tangent_map: TangentMap, like: Tensor) -> TangentMap:
         tangent_map: linear, (B, K, *in) → (B, K, *out).
         like: any bundle of the map's input shape.
     """
-    pullback: Callable[[Tensor], tuple[Tensor]] = torch.func.vjp(tangent_map, torch.zeros_like(like))[1]
-    return lambda covectors: pullback(covectors)[0]
+    at = torch.zeros_like(like)
+    if in_transform(at):
+        pullback: Callable[[Tensor], tuple[Tensor]] = torch.func.vjp(tangent_map, at)[1]
+        return lambda covectors: pullback(covectors)[0]
+    # the same by autograd, without torch.func, whose first call of this kind loads torch's compiler: two seconds
+    keeps_graph = torch.is_grad_enabled()
+    with torch.enable_grad():
+        at.requires_grad_()
+        out = tangent_map(at)
+
+    def pull(covectors: Tensor) -> Tensor:
+        return torch.autograd.grad(out, at, covectors, retain_graph=True, create_graph=keeps_graph)[0]
+
+    return pull
 
 
 class _LogVolume(torch.autograd.Function):
