@@ -30,7 +30,7 @@ def test_orthogonalised_keeps_the_directions_and_evens_out_their_lengths(shape, 
     lengths = found.diagonal(dim1=-2, dim2=-1)
     tolerance = 1e-3 if dtype == torch.float32 else 1e-9
     torch.testing.assert_close(found, torch.diag_embed(lengths), atol=tolerance, rtol=0)
-    clear = S > 0.05 * S[..., :1]
+    clear = 0.05 * S[..., :1] < S
     assert float(lengths[clear].min()) > 0.6
     assert float(lengths.max()) < 1.3
 

@@ -43,7 +43,8 @@ class Network(Described, nn.Module, ABC):
 def inner_weights(module: nn.Module) -> list[nn.Parameter]:
     """The matrices between hidden layers of all networks in a module, as far as they are trained."""
     layers = [layer for part in module.modules() if isinstance(part, Network) for layer in part.inner()]
-    return [layer.weight for layer in layers if isinstance(layer, nn.Linear) and layer.weight.requires_grad]
+    found: list[nn.Parameter] = [layer.weight for layer in layers if isinstance(layer, nn.Linear)]  # type: ignore[misc]
+    return [weight for weight in found if weight.requires_grad]
 
 
 class MLP(Network):
