@@ -7,7 +7,7 @@ import torch
 
 import rectangular_flows as rnf
 from rectangular_flows import Atlas, RectangularFlow, flows
-from rectangular_flows.atlas import IdleChartWarning
+from rectangular_flows.atlas import IdleChartWarning, width_of
 from tests.conftest import shaken
 
 
@@ -249,3 +249,9 @@ def test_starts_from_parts_of_the_data():
 def test_refused(make, message):
     with pytest.raises((ValueError, TypeError), match=message):
         make()
+
+
+@pytest.mark.parametrize(("size", "expected"), [(0.1, 0.3), (1e-3, 0.02), (0.0, 0.02)])
+def test_the_width_follows_the_rows_down_to_a_least_one(size, expected):
+    squared = size**2 * torch.tensor([0.5, 1.5, torch.inf], dtype=torch.float64)
+    assert width_of(squared) == pytest.approx(expected)

@@ -30,7 +30,7 @@ from .scores import scores_of, unit_change
 
 _NEGLIGIBLE = 50.0  # nats that a chart is behind the nearest by its distance alone, at which it counts no more
 _WIDER = 3.0  # times the distance of rows: see width_of
-_LEAST_SIGMA = 1e-4
+_LEAST_SIGMA = 0.02
 _SPREAD = 0.1  # σ before it is fitted: standard deviations of standardised columns
 
 
@@ -335,7 +335,7 @@ class Atlas(Charts, Described, nn.Module):
 
     @torch.no_grad()
     def fit_sigma(self, held_out: Tensor) -> None:
-        """σ from rows held out: three times their root mean square distance from the nearest chart, in model units."""
+        """σ from rows held out: see :func:`width_of`."""
         least = self.in_batches(lambda rows: self.distances(self.to_model_units(rows)).min(dim=1).values, held_out)
         self.sigma.fill_(width_of(least))
 
@@ -390,7 +390,8 @@ class AtlasUnits(Charts):
 def width_of(squared: Tensor) -> float:
     """σ for rows at these squared distances from the nearest chart, in the model's units: three times their size.
 
-    Both of two charts that overlap are off by as much, and count as one all the same.
+    Both of two charts that overlap are off by as much, and count as one all the same. Where rows have no noise, charts
+    are off by more near their ends, where they have few rows: σ is at least 0.02.
     """
     found = squared[squared.isfinite()]
     return max(_WIDER * float(found.mean().sqrt()), _LEAST_SIGMA) if len(found) else _SPREAD
