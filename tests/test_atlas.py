@@ -251,7 +251,7 @@ def test_refused(make, message):
         make()
 
 
-@pytest.mark.parametrize(("size", "expected"), [(0.1, 0.3), (1e-3, 0.02), (0.0, 0.02)])
+@pytest.mark.parametrize(("size", "expected"), [(0.1, 0.3), (1e-3, 0.04), (0.0, 0.04)])
 def test_the_width_follows_the_rows_down_to_a_least_one(size, expected):
     squared = size**2 * torch.tensor([0.5, 1.5, torch.inf], dtype=torch.float64)
     assert width_of(squared) == pytest.approx(expected)

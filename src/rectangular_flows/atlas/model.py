@@ -30,7 +30,7 @@ from .scores import scores_of, unit_change
 
 _NEGLIGIBLE = 50.0  # nats that a chart is behind the nearest by its distance alone, at which it counts no more
 _WIDER = 3.0  # times the distance of rows: see width_of
-_LEAST_SIGMA = 0.02
+_LEAST_SIGMA = 0.04
 _SPREAD = 0.1  # σ before it is fitted: standard deviations of standardised columns
 
 
@@ -391,7 +391,7 @@ def width_of(squared: Tensor) -> float:
     """σ for rows at these squared distances from the nearest chart, in the model's units: three times their size.
 
     Both of two charts that overlap are off by as much, and count as one all the same. Where rows have no noise, charts
-    are off by more near their ends, where they have few rows: σ is at least 0.02.
+    are off by more near their ends, where they have few rows: σ is at least 0.04.
     """
     found = squared[squared.isfinite()]
     return max(_WIDER * float(found.mean().sqrt()), _LEAST_SIGMA) if len(found) else _SPREAD

@@ -3,7 +3,7 @@ r"""How an atlas is trained: by the likelihood of the mixture of its charts, and
 .. math:: -\log \sum_k \pi_k\, p_k(y_k)^w\, e^{-\|y - y_k\|^2 / 2\sigma^2} + \beta \sum_k r_k \|y - y_k\|^2,
 
 batch mean, in the model's units, with the shares :math:`r_k` of the charts in the first sum and σ three times the rows' own
-distance from the nearest chart, at least 0.02. With the shares held fixed,
+distance from the nearest chart, at least 0.04. With the shares held fixed,
 :math:`\sum_k r_k [\log r_k - \log \pi_k - w \log p_k]` has the same value and gradient as its first term, but for
 distances, which are β's; and each row is passed through the charts that matter for it alone.
 """
@@ -33,7 +33,7 @@ class AtlasObjective(nn.Module):
 
     While the likelihood has no weight, every chart learns to reconstruct the rows of the part it started from, which
     overlaps its neighbours'; without such parts, each row counts for the charts that are nearest. The reconstruction error
-    that is reported is the squared distance from the nearest chart, and at least 0.02.
+    that is reported is the squared distance from the nearest chart.
     """
 
     def __init__(
