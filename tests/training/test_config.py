@@ -13,7 +13,7 @@ from rectangular_flows.volume import Exact, Stochastic
     [
         ({"method": "em"}, "method: expected one of ml, two-step; got em"),
         ({"schedule": "stairs"}, "schedule: expected one of constant, cosine, one-cycle; got stairs"),
-        ({"optimiser": "sgd"}, "optimiser: expected one of adam, adamw; got sgd"),
+        ({"optimiser": "sgd"}, "optimiser: expected one of adam, adamw, muon; got sgd"),
         ({"volume": "rough"}, "volume: expected one of exact, stochastic, auto; got rough"),
         ({"volume": Exact}, r"expected volume to be Auto\(\), Exact\(\) or Stochastic"),
         ({"beta": -1}, "positive beta; got -1"),

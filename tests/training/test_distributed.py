@@ -75,7 +75,7 @@ class Failing:
 
     def __call__(self, flow, z):
         self.calls += 1
-        if self.fails and self.calls > 3:
+        if self.fails and self.calls > 4:
             raise self.error
         return Exact()(flow, z)
 

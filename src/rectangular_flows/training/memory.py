@@ -46,7 +46,7 @@ def rows_within(objective: Objective | AtlasObjective, rows: Tensor, budget_mib:
         each: float = saved_bytes(objective, rows[:1], part)
         if len(few) * each <= budget:  # measuring has to keep to the budget as well
             each = saved_bytes(objective, few, part) / len(few)
-    except RuntimeError:  # the codimension identity differentiates by torch.func, which forbids such hooks
+    except RuntimeError:  # layers that are linearised by torch.func forbid such hooks
         each = _guessed_bytes(objective, few)
     return max(1, int(min(budget / each, _MOST_ROWS))) if each else len(rows)
 
