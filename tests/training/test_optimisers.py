@@ -52,13 +52,8 @@ def test_an_optimiser_of_ones_own(monkeypatch):
     register_optimiser("sgd", lambda flow, config: torch.optim.SGD(flow.parameters(), lr=config.learning_rate))
     parameters = [torch.nn.Parameter(torch.ones(2))]
     parameters[0].grad = torch.tensor([1.0, -1.0])
-<<<<<<< HEAD
     config = TrainingConfig(optimiser="sgd", learning_rate=0.25)
-    make_optimiser(parameters, config).step()
-=======
-    config = TrainingConfig.from_settings({"optimiser": "sgd", "learning_rate": 0.25})
     make_optimiser(torch.nn.ParameterList(parameters), config).step()
->>>>>>> dae8555 (Train tables with orthogonal steps between hidden layers (Muon))
     assert parameters[0].tolist() == [0.75, 1.25]
     with pytest.raises(ValueError, match="expected one of adam, adamw, muon, sgd; got lion"):
         TrainingConfig(optimiser="lion")
