@@ -142,7 +142,8 @@ def _troubled(folder, words, trouble):
         if disk.count != trouble.at:
             return
         if trouble.kind == "beside":
-            found.locked = bool(list(folder.glob("*/.rnf-lock")))
+            # of a run: unfinished scores have a lock of their own, and hold up nobody who trains
+            found.locked = any(lock.parent.suffix != ".partial" for lock in folder.glob("*/.rnf-lock"))
             found.beside = _apart(lambda: carry_out(folder, trouble.words), disk)
         else:
             os.kill(os.getpid(), getattr(signal, trouble.kind))
