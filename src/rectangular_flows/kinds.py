@@ -282,13 +282,16 @@ def convert(name: str, value: Any, hint: Any) -> Any:
         >>> convert("hidden", "64,64", tuple[int, ...]), convert("clip", "none", float | None), convert("probes", 3, int)
         ((64, 64), None, 3)
     """
+    below = ""
     for option in sorted(_options(hint), key=lambda option: option is not NoneType):
         try:
             return _as(value, option)
-        except (TypeError, ValueError, OverflowError, RecursionError):
+        except OverflowError:
+            below = ", below 2⁶³"
+        except (TypeError, ValueError, RecursionError):
             continue
     meant = nearest(value, choices_of(hint)) if isinstance(value, str) else ""
-    raise ValueError(f"{name}: expected {_expected(hint)}; got {_quoted(value)}{meant and f'.{meant}'}")
+    raise ValueError(f"{name}: expected {_expected(hint)}{below}; got {_quoted(value)}{meant and f'.{meant}'}")
 
 
 def _quoted(value: Any) -> str:

@@ -88,7 +88,7 @@ def test_an_arithmetic_error_that_is_not_ours_is_a_bug(monkeypatch, tmp_path):
         (["fit", "table.csv", "--hidden", "[" * 3000], "hidden: expected whole numbers"),
         (["fit", "table.csv", "--layers", 10**6, "--hidden", 1], "expected a model that fits this machine"),
         (["fit", "table.csv", "--pca-tail", 1e300], "pca_tail of at most 10"),
-        (["fit", "table.csv", "--batch-size", 10**30], "batch_size: expected a whole number"),
+        (["fit", "table.csv", "--batch-size", 10**30], "batch_size: expected a whole number, below 2⁶³; got 1000"),
         (["fit", "table.csv", "--memory", "1e999"], "expected a positive memory; got inf"),
         (["fit", "table.csv", "--latent", "splin"], "got splin. Did you mean 'spline'?"),
         (["sample", "table-run", "-n", 10**30], "-n/--count: expected a whole number below 2⁶³"),
@@ -234,5 +234,5 @@ def test_a_folder_does_not_hide_the_data_set_of_its_name(here):
     done = run("dimension", "circle", "-o", "d.png")
     assert done.returncode == 0, done.stderr
     assert "rnf: note: 'circle' is taken for the data set of that name" in done.stderr
-    assert "say ./circle" in done.stderr
+    assert "write ./circle" in done.stderr
     assert "Expected pictures" in complaint("dimension", "./circle", "-o", "d.png")
