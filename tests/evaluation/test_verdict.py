@@ -18,7 +18,7 @@ from rectangular_flows.densities import MixtureDensity
 from rectangular_flows.evaluation import judgement
 from rectangular_flows.evaluation.columns import Levels
 from rectangular_flows.evaluation.judgement import faults
-from rectangular_flows.evaluation.measure import gaussian_log_density, measure
+from rectangular_flows.evaluation.measure import _GRAPH_ROWS, _shape, gaussian_log_density, measure
 from rectangular_flows.evaluation.run_verdict import judge
 from rectangular_flows.evaluation.verdict import Verdict
 from rectangular_flows.metrics import classifier_two_sample, sliced_wasserstein
@@ -156,6 +156,15 @@ def test_samples_where_no_data_are_are_counted():
     assert verdict.shape.between > 0.9
     assert verdict.shape.floor == (third > 2 * np.quantile(third, 0.99)).mean()
     assert (verdict.shape.pieces, verdict.shape.sample_pieces) == (2, 1)
+
+
+def test_samples_that_overflowed_are_beyond_the_data():
+    rows = table(400, (1, 1))
+    train, held_out = torch.from_numpy(rows[:300]).float(), torch.from_numpy(rows[300:]).float()
+    for lost in (0, 7):
+        samples = np.resize(rows[:300], (_GRAPH_ROWS - lost, 2))
+        shape = _shape(flat(1, 2), train, held_out, samples, 0.0, 0)
+        assert shape.beyond == pytest.approx(lost / _GRAPH_ROWS)
 
 
 class Circle(flows.Injection):

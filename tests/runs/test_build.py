@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from rectangular_flows.data.periodic import PeriodicColumn
 from rectangular_flows.densities import MixtureDensity, ZukoDensity
 from rectangular_flows.flows import Coupling, Standardise
 from rectangular_flows.runs import build
@@ -164,6 +165,28 @@ def test_the_latent_density_goes_by_the_number_of_rows(rows, kind, monkeypatch):
     monkeypatch.setattr(build, "FEW_ROWS", 300)
     flow = build_flow(model(latent_dim=2, hidden=(8,), latent="auto"), ROWS[:rows], seed=0)
     assert isinstance(flow.latent, kind)
+
+
+@pytest.mark.parametrize(
+    ("settings", "angles", "kind"),
+    [
+        ({"latent_dim": 2}, 0, "Zuko"),
+        ({"latent_space": "circle"}, 0, "ClosedMixture"),
+        ({"latent_space": "torus:3"}, 0, "ClosedMixture"),
+        ({"latent_dim": 1}, 1, "ClosedMixture"),
+        ({"latent_dim": 2}, 2, "ClosedMixture"),
+        ({"latent_dim": 3}, 2, "ClosedSplines"),
+    ],
+)
+def test_how_many_rows_splines_want_goes_by_the_space(settings, angles, kind, monkeypatch):
+    """More where it closes up, but for more than two dimensions beside angles."""
+    monkeypatch.setattr(build, "FEW_ROWS", 10)
+    monkeypatch.setattr(build, "FEW_ROWS_CLOSED", 1000)
+    rows = torch.randn(60, 6, generator=torch.Generator().manual_seed(0))
+    periodic = [PeriodicColumn(i, f"x{i}", 7.0, -3.5, 3.0) for i in range(angles)]
+    chosen = model(hidden=(8,), layers=1, latent="auto", **settings)
+    flow = build_flow(chosen, rows, seed=0, start_latent=False, periodic=periodic)
+    assert type(flow.latent).__name__.startswith(kind)
 
 
 def test_a_model_may_take_an_eighth_of_the_memory(monkeypatch):

@@ -1,15 +1,21 @@
 """From settings to a run: what is recorded, and what the settings leave to the data."""
 
+import io
 import json
 import sys
 from types import ModuleType
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
 from rectangular_flows import SavedRun
+from rectangular_flows.data.periodic import PeriodicColumn
+from rectangular_flows.runs import charts, dimension
+from rectangular_flows.runs import launch as launch_module
 from rectangular_flows.runs.launch import run_settings
+from rectangular_flows.runs.prepared import Prepared
 from rectangular_flows.settings import FitSettings, read_preset
 from tests.cli.command import helix, run
 
@@ -95,3 +101,44 @@ def test_tensorboard_gets_every_value_of_every_epoch(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     with pytest.raises(ValueError, match="TensorBoard is not installed: pip install"):
         launch(tmp_path / "helix.csv", tmp_path / "other", tensorboard=True)
+
+
+@pytest.mark.parametrize("dtype", [None, "float64"])
+def test_what_is_left_to_the_data_is_chosen_with_all_that_is_known(monkeypatch, dtype):
+    """The rows, the seed, the type and the angles; the settings then hold what was chosen."""
+    seen, kind = {}, getattr(torch, dtype or "float32")
+    hour = PeriodicColumn(0, "hour", 24.0, 0.0, 23.0)
+    rows = np.random.default_rng(0).uniform(0, 24, (40, 3))
+    data = Prepared(rows, rows[:5], rows[:5], ("hour", "a", "b"), periodic=(hour,))
+
+    def choose_dimension(*given):
+        seen["dimension"] = given
+        return dimension.Dimension(2, "so it is")
+
+    def choose_charts(*given):
+        seen["charts"] = given
+        return charts.Charts(1, "angles are one chart")
+
+    def build_flow(*given, **more):
+        seen["flow"] = given, more
+        return "a flow"
+
+    monkeypatch.setattr(dimension, "choose_dimension", choose_dimension)
+    monkeypatch.setattr(charts, "choose_charts", choose_charts)
+    monkeypatch.setattr(launch_module, "build_flow", build_flow)
+    open_settings = settings("a.csv", latent_dim="auto", charts="auto", latent="auto", seed=7, dtype=dtype)
+    said = Console(file=io.StringIO(), width=100)
+    chosen, flow = launch_module._model(open_settings, data, said)
+    assert said.file.getvalue().splitlines() == ["latent dimension 2: so it is", "1 chart: angles are one chart"]
+    assert (flow, chosen.model.latent_dim, chosen.model.charts) == ("a flow", 2, 1)
+    model, *rest = seen["dimension"]
+    assert model == open_settings.model
+    assert rest[0] is rows
+    assert rest[1:] == [7, kind, (hour,)]
+    given, train, *rest = seen["charts"]
+    assert (given.model.latent_dim, train is rows, rest) == (2, True, [7, (hour,)])
+    (model, train, seed), more = seen["flow"]
+    assert (model, train is rows, seed) == (chosen.model, True, 7)
+    start = not chosen.training.start_latent
+    assert more == {"start_latent": start, "dtype": kind, "columns": ("hour", "a", "b"), "periodic": (hour,)}
+    assert launch_module._model(open_settings, data, None)[0] == chosen
