@@ -37,3 +37,8 @@ def test_a_narrow_terminal_breaks_descriptions_only(listed, tmp_path):
     numbers = [re.search(r"\s([\d,]+)\s+(?:yes|no)\s", line) for line in said.splitlines()]
     assert len({found.end(1) for found in numbers if found}) == 1  # of a column, to the right
     assert str(tmp_path)[:20] in said
+
+
+def test_it_wants_to_know_what(capsys):
+    assert main(["data"]) == 2
+    assert "WHAT" in capsys.readouterr().err
