@@ -18,7 +18,8 @@ from tests.cli.command import complaint, helix, refused, run, start
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
-    options = ["--latent-dim", 1, "--epochs", 4, "--layers", 2, "--learning-rate", 0.01, "--out", folder / "run"]
+    options = ["--latent-dim", 1, "--epochs", 4, "--layers", 2, "--learning-rate", 0.01, "--optimiser", "adam"]
+    options += ["--out", folder / "run"]
     done = run("fit", helix(folder / "helix.csv"), *options)
     assert done.returncode == 0, done.stderr
     return folder, done.stdout
