@@ -166,3 +166,90 @@ def test_a_short_training_lowers_what_is_lost(monkeypatch):
     monkeypatch.setattr(dimension, "_RATE", 0.0)
     plain = dimension._lost(replace(MODEL, latent_dim=2), rows[:200], rows[200:], 0)
     assert lost[50] < lost[25] < plain
+
+
+# --- angles, images, and what a training is given
+
+
+def angle(column):
+    return SimpleNamespace(column=column)
+
+
+@pytest.mark.parametrize(
+    ("angles", "value", "reason"),
+    [
+        ([0], 3, "one for each of 1 periodic column, and 2 of 5 principal components of the others, which keep 95 %"),
+        ([0, 3], 4, "one for each of 2 periodic columns, and 2 of 4 principal components of the others, which keep"),
+        (range(5), 6, "one for each of 5 periodic columns, and 1 of 1 principal components of the others, which keep"),
+        (range(6), 6, "one for each of 6 periodic columns"),
+    ],
+)
+def test_every_angle_takes_a_dimension(angles, value, reason):
+    """Of the other columns, which lie in a plane, the principal components count."""
+    found = choose_dimension(MODEL, plane(300, 1), 0, periodic=[angle(i) for i in angles])
+    assert found.value == value
+    assert found.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(("usual", "other"), [(0.0, 1.0), (0.1, 1e6), (0.0, 0.0)])
+def test_a_column_that_varies_in_rows_held_out_alone(monkeypatch, usual, other):
+    """What never varies in the rows to fit, such as a rare flag, has no unit there: it must not decide for all."""
+    monkeypatch.setattr(dimension, "_STEPS", 25)
+    rows = np.insert(plane(300, 0), 2, usual, axis=1)
+    rows[int(dimension.shuffled(300, 0)[3]), 2] = other
+    for intrinsic in (1, 2):  # with a training and without one
+        monkeypatch.setattr(dimension, "estimate_dimension", lambda _, dim=intrinsic: SimpleNamespace(suggestion=dim))
+        assert choose_dimension(MODEL, rows, 0).value == 2
+    assert choose_dimension(MODEL, rows, 0, periodic=[angle(0)]).value == 3
+    assert choose_dimension(MODEL, np.full((50, 4), usual), 0).value == 1
+
+
+def test_few_rows_beside_angles():
+    assert choose_dimension(MODEL, plane(2, 1), 0, periodic=[angle(0)]).value == 2
+
+
+def test_images_take_the_estimate(monkeypatch):
+    asked = []
+
+    def estimate(rows, seed):
+        asked.append((rows, seed))
+        return SimpleNamespace(suggestion=4)
+
+    monkeypatch.setattr(dimension, "estimate_dimension", estimate)
+    assert dimension.estimated("rows", 8) == dimension.Dimension(4, "by the distances of nearest neighbours")
+    assert asked == [("rows", 8)]
+
+
+def test_charts_of_the_trainings():
+    """As many as are asked for; three for each separate piece, in whatever units, where that is open."""
+    random = np.random.default_rng(0)
+    one = np.concatenate([random.normal(size=(200, 2)), np.ones((200, 1))], axis=1)
+    two = np.concatenate([one, one + np.array([30.0, 30.0, 0.0])]) * [1e-6, 1e6, 1]
+    for rows, count in ((one, 1), (two, 6)):
+        assert dimension._charts(replace(MODEL, charts="auto"), random.permutation(rows)) == count
+        assert dimension._charts(replace(MODEL, charts=2), rows) == 2
+
+
+def test_rows_that_have_no_estimate_have_that_of_pca(monkeypatch):
+    def fails(_):
+        raise ValueError("too few distinct rows")
+
+    monkeypatch.setattr(dimension, "_lost", lambda *_: pytest.fail("nothing to try"))
+    monkeypatch.setattr(dimension, "estimate_dimension", fails)
+    assert choose_dimension(MODEL, plane(100, 0), 0).value == 2
+
+
+@pytest.mark.parametrize(("layers", "fewer"), [(2, 2), (3, 3), (9, 3)])
+def test_what_a_short_training_builds(monkeypatch, layers, fewer):
+    """At most three layers and no latent density, by the seed and the type of the rows."""
+    built = []
+
+    def build(settings, rows, seed, dtype):
+        built.append((settings.ambient.name, settings.ambient.settings.layers, settings.latent.name, seed, dtype))
+        raise ValueError("enough")
+
+    monkeypatch.setattr(dimension, "build_flow", build)
+    model = FitSettings.from_flat({"latent_dim": 1, "layers": layers}, read_preset("table")).model
+    with pytest.raises(ValueError, match="enough"):
+        dimension._lost(model, torch.zeros(9, 3, dtype=torch.float64), torch.zeros(3, 3), 7)
+    assert built == [("realnvp", fewer, "identity", 7, torch.float64)]

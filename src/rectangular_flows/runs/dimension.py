@@ -26,6 +26,7 @@ from .build import build_flow
 LOST = 0.05  # share of the variance that a manifold may lose, on rows held out
 _ROWS, _FEW = 5_000, 30
 _STEPS, _BATCH, _RATE, _LAYERS = 100, 250, 5e-3, 3
+_ROUNDING = 1e-13  # deviation of a column over its values, where it may be all rounding
 
 
 @dataclass(frozen=True)
@@ -63,8 +64,7 @@ def choose_dimension(
     if len(train) < 3:
         return Dimension(1, "there are few rows")
     rows = take(train, shuffled(len(train), seed)[:_ROWS], dtype=torch.float64)
-    cut = max(1, len(rows) // 5)
-    held_out, kept = rows[:cut], rows[cut:]
+    kept, held_out = _split(rows)
     linear = _linear(kept, held_out)
     if len(rows) < _FEW:
         return Dimension(linear, f"{linear} principal components keep 95 % of the variance; there are few rows")
@@ -91,8 +91,7 @@ def _beside_angles(train: Rows, seed: int, angles: set[int]) -> Dimension:
     if not others:
         return Dimension(len(angles), f"one for each of {each}")
     rows = take(train, shuffled(len(train), seed)[:_ROWS], dtype=torch.float64)[:, others]
-    cut = max(1, len(rows) // 5)
-    linear = 1 if len(others) == 1 else _linear(rows[cut:], rows[:cut])
+    linear = 1 if len(others) == 1 else _linear(*_split(rows))
     kept = f"{linear} of {len(others)} principal components of the others, which keep 95 % of their variance"
     return Dimension(len(angles) + linear, f"one for each of {each}, and {kept}")
 
@@ -111,9 +110,19 @@ def _charts(settings: ModelSettings, rows: Any) -> int:
     return 1 if pieces == 1 else 3 * pieces
 
 
+def _split(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Rows to fit and a fifth held out, without columns that are constant in the former: these have no unit there."""
+    cut = max(1, len(rows) // 5)
+    held_out, kept = rows[:cut], rows[cut:]
+    varies = kept.std(dim=0, correction=0) > _ROUNDING * kept.abs().amax(dim=0)
+    return kept[:, varies], held_out[:, varies]
+
+
 def _linear(kept: torch.Tensor, held_out: torch.Tensor) -> int:
     """Principal components of standardised rows that keep 95 % of the variance of others; fewer than there are columns."""
-    mean, deviation = kept.mean(dim=0), kept.std(dim=0, correction=0).clamp_min(1e-300)
+    if kept.shape[1] < 2:
+        return 1
+    mean, deviation = kept.mean(dim=0), kept.std(dim=0, correction=0)
     fitted, judged = (((part - mean) / deviation).numpy() for part in (kept, held_out))
     directions = np.linalg.svd(fitted, full_matrices=False)[2]
     total = float(np.square(judged).sum()) or 1.0
