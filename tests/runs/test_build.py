@@ -6,7 +6,7 @@ import torch
 
 from rectangular_flows.data.periodic import PeriodicColumn
 from rectangular_flows.densities import MixtureDensity, ZukoDensity
-from rectangular_flows.flows import Coupling, Standardise
+from rectangular_flows.flows import Coupling, Standardise, Winding
 from rectangular_flows.runs import build
 from rectangular_flows.runs.build import _check_precision, _standardise, build_flow
 from rectangular_flows.settings import FitSettings
@@ -222,3 +222,85 @@ def test_weights_by_seed_and_the_global_generator_left_alone():
     assert torch.equal(torch.get_rng_state(), before)
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not all(torch.equal(first[name], other[name]) for name in first)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_angles_that_a_dtype_cannot_tell_apart(dtype):
+    """Steps of eps times the largest value have to be at most 1e-5 of a period."""
+    largest = 1e-5 * 24 / torch.finfo(dtype).eps
+    build._check_turns([PeriodicColumn(0, "hour", 24.0, 0.0, 0.999 * largest)], dtype)
+    build._check_turns([], dtype)
+    with pytest.raises(ValueError, match="cannot tell angles") as said:
+        build._check_turns([PeriodicColumn(0, "hour", 24.0, 0.0, 1.001 * largest)], dtype)
+    kind, wider = str(dtype).removeprefix("torch."), "use --dtype float64 (dtype='float64'), or "
+    assert str(said.value) == (
+        f"column 'hour' has values up to {1.001 * largest:.3g}: {kind} cannot tell angles of period 24 apart there. "
+        f"Please {wider if dtype == torch.float32 else ''}take off whole periods"
+    )
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"latent_dim": 2, "charts": 2}, "periodic columns have one chart: leave out --charts"),
+        ({"latent_dim": 2, "charts": "auto"}, "no number of charts: give --charts"),
+        ({"latent_dim": 2, "ambient": "principal"}, "periodic columns need --ambient realnvp; got principal"),
+        ({"latent_dim": 2, "actnorm": True}, "without pca_tail and actnorm"),
+        ({"latent_dim": 5}, "a latent dimension of at most 4, the number of columns; got 5"),
+    ],
+)
+def test_what_does_not_go_with_angles(values, message):
+    angle = PeriodicColumn(0, "a", 24.0, -12.0, 12.0)
+    with pytest.raises(ValueError, match=message):
+        build_flow(model(hidden=(8,), layers=1, **values), ROWS, seed=0, periodic=[angle])
+
+
+@pytest.mark.parametrize(("dim", "angles"), [(1, 1), (3, 1), (2, 3), (3, 2), (4, 1)])
+def test_angles_make_circles_first(dim, angles):
+    found = build._space(model(latent_dim=dim), dim, 4, angles)
+    assert found.factors == ("circle",) * min(dim, angles) + ("line",) * max(0, dim - angles)
+    assert build._space(model(latent_dim=dim), dim, 4, 0).factors == ("line",) * dim
+
+
+@pytest.mark.parametrize("pca", [True, False])
+def test_angles_start_by_how_they_wind_unless_told_otherwise(pca):
+    angle = PeriodicColumn(0, "a", 24.0, -12.0, 12.0)
+    chosen = model(latent_dim=2, hidden=(8,), layers=1, pca=pca, latent="mixture")
+    flow = build_flow(chosen, ROWS, seed=0, periodic=[angle], start_latent=False)
+    assert any(isinstance(layer, Winding) for layer in flow.modules()) == pca
+
+
+def test_units_of_columns_beside_angles():
+    """Pairs of an angle keep their unit; the others are standardised, in the order that the layer gives them."""
+    angle = PeriodicColumn(1, "b", 24.0, -12.0, 12.0)
+    layer, last = build._units(model(latent_dim=1), ROWS, [angle])
+    others = ROWS.double()[:, [0, 2, 3]]
+    np.testing.assert_allclose(layer.mean, [0, 0, *others.mean(dim=0)], rtol=1e-12)
+    np.testing.assert_allclose(layer.scale, [1, 1, *others.std(dim=0, correction=0)], rtol=1e-9)
+    assert list(last.column_of) == [1, 1, 0, 2, 3]
+    assert build._units(model(latent_dim=1, standardise=False), ROWS, []) == []
+    (only,) = build._units(model(latent_dim=1, standardise=False), ROWS, [angle])
+    assert list(only.column_of) == [1, 1, 0, 2, 3]
+
+
+def test_the_column_of_a_message_is_that_of_the_file():
+    rows, angle = ROWS.double(), PeriodicColumn(0, "a", 24.0, -12.0, 12.0)
+    rows[:, 2] += 1e8
+    chosen = model(latent_dim=2, hidden=(8,), latent="mixture")
+    with pytest.raises(ValueError, match="column 'c' varies by"):
+        build_flow(chosen, rows, 0, columns=("a", "b", "c", "d"), periodic=[angle])
+
+
+def test_pixels_have_a_logit_or_nothing():
+    images = torch.rand(9, 1, 4, 4)
+    (layer,) = build._units(model(latent_dim=1, ambient="principal", margin=0.1), images, [])
+    assert (type(layer).__name__, layer.in_shape) == ("Logit", (1, 4, 4))
+    assert build._units(model(latent_dim=1, ambient="principal", pixels="plain"), images, []) == []
+
+
+def test_a_density_on_a_sphere_is_a_mixture(monkeypatch):
+    monkeypatch.setattr(build, "FEW_ROWS_CLOSED", 10)
+    for space, kind in (("sphere", "ClosedMixture"), ("circle", "ClosedSplines")):
+        chosen = model(latent_space=space, hidden=(8,), layers=1, latent="auto")
+        flow = build_flow(chosen, ROWS, seed=0, start_latent=False)
+        assert type(flow.latent).__name__.startswith(kind)

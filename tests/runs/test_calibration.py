@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from rectangular_flows.manifold import Scores
-from rectangular_flows.metrics.out_of_distribution import CombinedScore
+from rectangular_flows.metrics.out_of_distribution import CombinedScore, Tail
 from rectangular_flows.runs.calibration import FILE, Calibration, neighbour_distance
 from rectangular_flows.storage.files import load_tensors, save_tensors
 
@@ -213,3 +213,55 @@ def test_neighbours_of_the_reference_itself():
     assert neighbour_distance(reference, reference, themselves=True).tolist() == [7, 6, 4, 7, 14]
     assert neighbour_distance(reference, np.array([[0.0]])).tolist() == [3]
     assert neighbour_distance(reference[:2], np.array([[5.0]])).tolist() == [5]  # fewer than three
+
+
+def test_scores_are_computed_once_and_not_to_be_changed():
+    calibration, _, rows = calibrated(count=20)
+    scores = ambient_scores(-0.5 * np.square(rows).sum(1), rows)
+    found = calibration.outlier_score(scores)
+    assert calibration.outlier_score(scores) is found
+    assert not found.flags.writeable
+    assert calibration.outlier_score(ambient_scores(np.zeros(20), rows)) is not found
+
+
+def test_distances_that_are_given_are_not_computed():
+    """Rows that are among the reference rows have known distances; those of rows left out go with them."""
+    rows = np.array([[0.0, 0], [1, 0], [2, 0], [3, 0]])
+    given = np.array([4.0, 3.0, 2.0, 1.0])
+    found = Calibration.of(ambient_scores([-1.0, np.nan, -3.0, -4.0], rows), rows, given)
+    assert found.distance.tolist() == [4, 2, 1]
+    assert found.ambient.tolist() == [-1, -3, -4]
+    assert found.reference is rows
+    assert Calibration.of(ambient_scores([-1.0], rows[:1])).reference is None
+
+
+@pytest.mark.parametrize("ambient", [True, False])
+@pytest.mark.parametrize("count", [0, 1, 2, 3])
+def test_what_is_usual_of_hardly_any_rows(ambient, count):
+    """Below three none can be left out of its own tails."""
+    values = np.array([-1.0, -5.0, -2.0])[:count], np.array([3.0, 1.0, 2.0])[:count]
+    more = {"ambient": values[0], "distance": values[1], "reference": np.zeros((3, 1))} if ambient else {}
+    calibration = Calibration(*values, **more)
+    if count == 1:
+        return  # has no tail, and is not kept
+    usual = calibration.usual
+    assert len(usual) == count
+    assert (np.diff(usual) >= 0).all()
+    if count == 2:
+        tails = [Tail(-values[0])(-values[0]), Tail(values[1])(values[1])]
+        own = np.maximum(-tails[0], -tails[1]) if ambient else -CombinedScore(*values)(*values)
+        np.testing.assert_array_equal(usual, np.sort(own))
+
+
+def test_rows_too_large_to_square_are_far_from_all():
+    calibration, _, _ = calibrated()
+    found = calibration._neighbours(np.array([[1e150, 0], [-1e150, 0], [9e149, 0], [0, np.nan], [0, 0]]))
+    assert (np.isinf(found[[0, 1, 3]])).all()
+    assert found[2] == pytest.approx(9e149)
+    assert 0 < found[4] < 1
+    assert np.isinf(calibration._neighbours(np.array([[np.nan, 0.0]]))).all()
+
+
+def test_there_are_no_tails_without_a_density_in_all_columns():
+    with pytest.raises(ValueError, match=r"no density in R\^D"):
+        Calibration(np.ones(3), np.ones(3)).ambient_tails(np.ones(2), np.ones((2, 2)))

@@ -145,3 +145,44 @@ def test_a_short_training(monkeypatch):
 
 def test_charts_that_collapse_are_the_worst(monkeypatch):
     assert short_training(monkeypatch, NonFiniteError("no"))[0].tolist() == [-100.0] * 4
+
+
+def test_more_charts_have_to_be_better_by_two_standard_errors(monkeypatch):
+    x = torch.from_numpy(curve(2 * np.pi))
+    monkeypatch.setattr(charts, "_gain", lambda *_: (0.5, 0.25))
+    found = choose_charts(settings(), x, 0)
+    told = "3 charts give rows held out 0.5 ± 0.2 nats more than one"
+    what = "the data form one piece, a loop, which one chart cannot close"
+    assert found == charts.Charts(1, f"{what}, but {told}")
+    monkeypatch.setattr(charts, "_gain", lambda *_: (0.51, 0.25))
+    assert choose_charts(settings(), x, 0).count == 3
+    monkeypatch.setattr(charts, "_gain", lambda *_: (float("nan"), 0.25))
+    assert choose_charts(settings(), x, 0).count == 1
+    assert choose_charts(settings(), x[:100], 0).reason != "there are few rows"
+
+
+def test_pieces_that_are_no_loops_and_pieces_that_are(monkeypatch):
+    """A space that closes up has no loop left to close, but separate pieces need a chart each."""
+    monkeypatch.setattr(charts, "_gain", lambda *_: (1.0, 0.1))
+    x = np.concatenate([curve(2 * np.pi, 500), curve(2 * np.pi, 500, seed=1) + 5])
+    x = torch.from_numpy(np.random.default_rng(0).permutation(x))
+    found = choose_charts(settings(), x, 0)
+    assert found.count == 6
+    assert found.reason.startswith("the data form 2 separate pieces, 2 of them loops; 6 charts")
+    assert found.reason.endswith("; --latent-space circle closes a loop with one")
+    closed = choose_charts(settings(latent_space="circle"), x, 0)
+    told = "2 charts give rows held out 1 ± 0.1 nats more than one"
+    assert closed == charts.Charts(2, f"the data form 2 separate pieces; {told}")
+
+
+def test_a_loop_needs_thirty_rows():
+    t = np.arange(30) * 2 * np.pi / 30
+    circle = np.stack([np.cos(t), np.sin(t)], axis=1)
+    assert is_loop(circle, 1)
+    assert not is_loop(circle[:29], 1)
+
+
+def test_a_training_of_many_batches_has_two_epochs(monkeypatch):
+    monkeypatch.setattr(charts, "_STEPS", 7)  # less than two epochs of four batches
+    training = short_training(monkeypatch, [0.0] * 4)[1]["fit"][2]
+    assert (training.epochs, training.evaluate_every) == (2, 1)

@@ -187,3 +187,53 @@ def test_text_is_printed_as_it_is():
     say("[bold]1", "x" * 300, console=where)
     say_where(where, {"a": "b.csv", "long": "c.csv"})
     assert where.file.getvalue().splitlines() == ["[bold]1", "x" * 300, "a:    b.csv", "long: c.csv"]
+
+
+def test_how_the_volume_is_computed_is_said_once(clock):
+    choice = SimpleNamespace(text=lambda rows: f"exact on all of {rows}")
+    for quiet, lines in ((False, ["mine: log-volume: exact on all of 100"]), (True, [])):
+        where = console()
+        with TrainingDisplay(where, "mine", quiet=quiet) as shown:
+            shown.on_step(training(0, 1))
+            for step in (2, 3):
+                run = training(0, step)
+                run.config, run.progress.choice = TrainingConfig(epochs=10, batch_size=100), choice
+                shown.on_step(run)
+        assert where.file.getvalue().splitlines() == lines
+
+
+def test_a_run_that_has_just_begun(clock):
+    """Without a validation there are no values, without a step no rate, and without patience it stops by itself."""
+    where = console()
+    with TrainingDisplay(where, "mine") as shown:
+        run = training(2, 20, best=1)
+        shown.on_epoch(run)
+        run.history = []
+        assert shown._text(run, 200.0).startswith("epoch 3/12 · 0.2 steps/s · ")
+        shown.on_step(run)
+        assert shown._text(run, 300.0) == "epoch 3/12 · best at 1"
+    assert where.file.getvalue().splitlines()[0].endswith(" · best at 1")
+    run = training(9, 20, best=1, waits=3)
+    assert shown._text(run, 300.0).endswith("best at 1, stops after 0 more")
+
+
+def test_work_that_goes_on_counts_what_is_done_now(clock):
+    """From two seconds on; nothing is said of what was done before, nor at the end; a line every ten seconds."""
+    where = console()
+    with WorkDisplay(where, "scoring", total=10) as shown:
+        shown.resume_at(5)
+        clock.seconds += 2
+        shown.at(5, 10)
+        shown.advance(1)  # one of five took two seconds: four more take eight
+        clock.seconds += 10
+        shown.advance(1)  # ten seconds after the last line, and not more
+        clock.seconds += 0.5
+        shown.advance(1)  # three of five took 12.5 s
+        clock.seconds += 20
+        shown.advance(2)
+    assert where.file.getvalue().splitlines() == ["scoring: 60%, 8 s left", "scoring: 80%, 8 s left"]
+
+
+def test_lines_go_to_standard_output(capsys):
+    say("[red]one", "two")
+    assert capsys.readouterr().out == "[red]one\ntwo\n"

@@ -3,7 +3,8 @@
 import io
 import json
 import sys
-from types import ModuleType
+from contextlib import nullcontext
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -142,3 +143,122 @@ def test_what_is_left_to_the_data_is_chosen_with_all_that_is_known(monkeypatch, 
     start = not chosen.training.start_latent
     assert more == {"start_latent": start, "dtype": kind, "columns": ("hour", "a", "b"), "periodic": (hour,)}
     assert launch_module._model(open_settings, data, None)[0] == chosen
+
+
+def test_images_have_the_dimension_of_their_neighbours(monkeypatch):
+    images = np.random.default_rng(0).uniform(size=(30, 1, 2, 3)).astype(np.float32)
+    data, seen = Prepared(images, images[:2], images[:2], ()), {}
+
+    def estimated(rows, seed):
+        seen["rows"] = rows.shape, seed
+        return dimension.Dimension(3, "by neighbours")
+
+    monkeypatch.setattr(dimension, "estimated", estimated)
+    monkeypatch.setattr(dimension, "choose_dimension", lambda *_: pytest.fail("these are no tables"))
+    monkeypatch.setattr(charts, "choose_charts", lambda *_: pytest.fail("their number is given"))
+    monkeypatch.setattr(launch_module, "build_flow", lambda model, *_, **__: model.latent_dim)
+    said = Console(file=io.StringIO(), width=100)
+    chosen, flow = launch_module._model(settings("a.npy", latent_dim="auto", charts=1, seed=9), data, said)
+    assert (chosen.model.latent_dim, flow, seen["rows"]) == (3, 3, ((30, 6), 9))
+    assert said.file.getvalue() == "latent dimension 3: by neighbours\n"
+
+
+@pytest.mark.parametrize(("count", "word"), [(1, "chart"), (2, "charts")])
+def test_the_line_about_charts(monkeypatch, count, word):
+    rows = np.zeros((9, 2))
+    monkeypatch.setattr(charts, "choose_charts", lambda *_: charts.Charts(count, "so it is"))
+    monkeypatch.setattr(launch_module, "build_flow", lambda *_, **__: None)
+    said = Console(file=io.StringIO(), width=100)
+    chosen, _ = launch_module._model(settings("a", charts="auto"), Prepared(rows, rows, rows, ("a", "b")), said)
+    assert (said.file.getvalue(), chosen.model.charts) == (f"{count} {word}: so it is\n", count)
+
+
+@pytest.mark.parametrize(("angles", "dim", "whole"), [(1, 2, True), (1, 1, False), (0, 2, False)])
+def test_a_density_on_a_whole_torus_has_no_manifold_to_find(monkeypatch, angles, dim, whole):
+    """Then the likelihood counts from the first epoch on."""
+    monkeypatch.setattr(launch_module, "build_flow", lambda *_, **__: None)
+    rows, turn = np.zeros((9, 2)), PeriodicColumn(0, "hour", 24.0, 0.0, 23.0)
+    data = Prepared(rows, rows, rows, ("hour", "b"), periodic=(turn,) * angles)
+    given = settings("a", latent_dim=dim, charts=1, anneal=(0.5, 0.6), anneal_in="share")
+    training = launch_module._model(given, data, None)[0].training
+    assert (training.anneal, training.anneal_in) == (((0.0, 0.0), "epochs") if whole else ((0.5, 0.6), "share"))
+
+
+def test_only_files_that_are_there_get_full_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("a\n")
+    found = launch_module.with_full_paths(settings("gone.csv", test_data="t.csv")).data
+    assert (found.data, found.validation_data, found.test_data) == ("gone.csv", None, str(tmp_path / "t.csv"))
+    assert launch_module.with_full_paths(settings("circle")).data.data == "circle"
+
+
+def test_periods_that_were_guessed_are_recorded():
+    rows, turn = np.zeros((9, 2)), PeriodicColumn(0, "hour", 24.0, 0.0, 23.0, guessed=True)
+    given = settings("a", periodic=("hour",))
+    with_turn = Prepared(rows, rows, rows, ("hour", "b"), periodic=(turn,))
+    assert launch_module._with_periods(given, with_turn).data.periodic == ("hour:24",)
+    assert launch_module._with_periods(given, Prepared(rows, rows, rows, ("hour", "b"))) is given
+
+
+def test_settings_come_from_the_first_of_several_processes():
+    given, first = settings("a.csv", latent_dim="auto"), settings("a.csv", latent_dim=4, hidden=[7, 7])
+    alone = SimpleNamespace(size=1)
+    assert launch_module._same_settings(alone, given) is given
+    sent = []
+    several = SimpleNamespace(size=2, from_first=lambda own: sent.append(own) or json.dumps(first.flat()).encode())
+    assert launch_module._same_settings(several, given) == first
+    assert json.loads(sent[0]) == json.loads(json.dumps(given.flat()))
+
+
+def test_what_is_kept_with_a_model(tmp_path):
+    rows, images = np.zeros((9, 2)), np.zeros((9, 1, 4, 5), np.float32)
+    (tmp_path / "file.csv").write_text("a\n")
+    sphere = Prepared(rows, rows, rows, ("x", "y"), "a note", degrees=("lat", "lon"))
+    assert launch_module._facts(settings(tmp_path / "file.csv", sphere=True), sphere) == {
+        "columns": ["x", "y"],
+        "note": "a note",
+        "source": "file",
+        "sphere": ["lat", "lon"],
+    }
+    pictures = launch_module._facts(settings(tmp_path), Prepared(images, images, images, ()))
+    assert pictures == {"columns": [], "note": "", "source": "folder", "image": [1, 4, 5]}
+    assert launch_module._kind_of("circle") == launch_module._kind_of(None) == "data set"
+
+
+def test_what_a_run_is_given(tmp_path, monkeypatch):
+    """The rows, the folder, whether it resumes or replaces, and what is recorded; a resumed run knows its columns."""
+    rows, seen = np.zeros((9, 2)), {}
+    data = Prepared(rows, rows[:3], rows[:2], ("a", "b"), "a note")
+    given = settings("a.csv", seed=3, charts=1)
+
+    def prepared(*asked, known):
+        seen["prepare"] = *asked, known
+        return data
+
+    def fit(*asked, **more):
+        seen["fit"] = asked, more
+        return "a run"
+
+    monkeypatch.setattr(launch_module, "SavedRun", lambda out: SimpleNamespace(known=("columns of", out)))
+    monkeypatch.setattr(launch_module, "prepare", prepared)
+    monkeypatch.setattr(launch_module, "_model", lambda settings, _, console: (settings, ("flow", console)))
+    monkeypatch.setattr(launch_module, "same_model", lambda _, flow: flow)
+    monkeypatch.setattr(launch_module, "threads_for", lambda *asked: seen.update(threads=asked) or nullcontext())
+    monkeypatch.setattr(launch_module, "fit", fit)
+    console = Console(quiet=True)
+    for quiet in (False, True):
+        shown = None if quiet else console
+        assert run_settings(given, tmp_path, console=console, quiet=quiet) == ("a run", data)
+        (flow, train, training), more = seen["fit"]
+        assert (flow, train is rows, training) == (("flow", shown), True, given.training)
+        assert seen["threads"] == (flow, 60)
+        assert seen["prepare"] == (given.data, 1, 3, None)
+        assert len(more.pop("validation")) == 3
+        del more["on_step"], more["on_epoch"]
+        facts = {"columns": ["a", "b"], "note": "a note", "source": "file"}
+        assert more == {"out": tmp_path, "resume": False, "overwrite": False, "settings": given.flat(), "facts": facts}
+    run_settings(given, tmp_path, console=console, resume=True, overwrite=True)
+    assert seen["prepare"][-1] == ("columns of", tmp_path)
+    assert (seen["fit"][1]["resume"], seen["fit"][1]["overwrite"]) == (True, True)
+    run_settings(given, None, console=console, resume=True)
+    assert (seen["prepare"][-1], seen["fit"][1]["out"]) == (None, None)

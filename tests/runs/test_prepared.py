@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from rectangular_flows.data.tables import ByPositionWarning, DataError
+from rectangular_flows.data.tables import ByPositionWarning, DataError, MissingFileError
 from rectangular_flows.runs.prepared import Known, prepare, read_matching, some_rows
 from rectangular_flows.settings import DataSettings
 from tests.cli.command import helix
@@ -151,3 +151,73 @@ def test_columns_chosen_left_out_and_known(tmp_path):
     assert known.columns == ("up", "east")
     first = prepare(DataSettings(path), 1, 0)
     np.testing.assert_array_equal(known.train, first.train[:, [2, 0]])
+
+
+# --- angles, degrees, and what is passed on
+
+
+def write(path, text):
+    path.write_text(text)
+    return str(path)
+
+
+def test_two_rows_are_enough_to_validate_with(tmp_path):
+    """Their file may have missing values, which are dropped if asked."""
+    path = str(helix(tmp_path / "helix.csv", rows=40))
+    rows = "east,north,up\n1,2,3\nnan,2,3\n4,5,6\n"
+    settings = DataSettings(path, validation_data=write(tmp_path / "v.csv", rows), drop_invalid=True)
+    assert prepare(settings, 1, 0).validation.tolist() == [[1, 2, 3], [4, 5, 6]]
+    with pytest.raises(DataError, match="missing"):
+        prepare(DataSettings(path, validation_data=settings.validation_data), 1, 0)
+
+
+def test_the_latent_dimension_is_below_the_number_of_columns(tmp_path):
+    """Unless some are angles, or it is still to be chosen."""
+    path = str(helix(tmp_path / "helix.csv", rows=40))
+    with pytest.raises(ValueError, match="latent dimension"):
+        prepare(DataSettings(path), 3, 0)
+    for dim, settings in (("auto", {}), (None, {}), (2, {}), (3, {"periodic": ("up:7",)})):
+        assert len(prepare(DataSettings(path, **settings), dim, 0).train) == 32
+    found = prepare(DataSettings(path, periodic=("up:7",)), 1, 0)
+    assert [(column.column, column.name, column.period) for column in found.periodic] == [(2, "up", 7.0)]
+    assert prepare(DataSettings(path), 1, 0).periodic == ()
+
+
+def test_periods_that_were_guessed_are_noted(tmp_path):
+    rows = "\n".join(f"{i % 360},{i * i % 97}" for i in range(0, 3600, 7))
+    data = prepare(DataSettings(write(tmp_path / "x.csv", f"wind,b\n{rows}"), periodic=("wind",)), 1, 0)
+    assert data.note == "degrees guessed from the values of 'wind'"
+
+
+def test_an_array_without_names_needs_no_note(tmp_path):
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(50, 3)))
+    data = prepare(DataSettings(str(tmp_path / "x.npy")), 1, 0)
+    assert (data.note, data.columns) == ("", ("x1", "x2", "x3"))
+
+
+def test_degrees_become_points_of_the_sphere(tmp_path):
+    """By their names, also in a second file and in one whose columns were exchanged since."""
+    random = np.random.default_rng(0)
+    lines = [f"{random.uniform(-90, 90):.3f},{random.uniform(-180, 180):.3f}" for _ in range(50)]
+    path = write(tmp_path / "x.csv", "\n".join(["lat,lon", *lines]))
+    other = write(tmp_path / "t.csv", "lon,lat\n90,0\n0,0\n0,90\n")
+    data = prepare(DataSettings(path, sphere=True, test_data=other), 2, 0)
+    assert (data.degrees, data.columns, data.train.shape) == (("lat", "lon"), ("x", "y", "z"), (45, 3))
+    np.testing.assert_allclose(data.test, [[0, 1, 0], [1, 0, 0], [0, 0, 1]], atol=1e-15)
+    write(tmp_path / "x.csv", "\n".join(["lon,lat", *(",".join(reversed(line.split(","))) for line in lines)]))
+    known = Known(data.columns, data.degrees)
+    again = prepare(DataSettings(path, sphere=True, test_data=other), 2, 0, known=known)
+    np.testing.assert_array_equal(again.train, data.train)
+
+
+def test_a_missing_file_is_told_as_such(tmp_path):
+    with pytest.raises(MissingFileError, match=r"gone\.csv"):
+        read_matching(tmp_path / "gone.csv", Known(("a", "b")))
+
+
+def test_some_rows_go_by_their_seed():
+    rows = np.arange(20_010.0, dtype=np.float32)[:, None]
+    first, again, other = (some_rows(rows, seed)[:, 0] for seed in (0, 0, 1))
+    assert (first.dtype, len(first), len(set(first))) == (np.float64, 20_000, 20_000)
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, other)
