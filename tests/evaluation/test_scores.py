@@ -13,7 +13,7 @@ from rectangular_flows.estimator import base as estimator_base
 from rectangular_flows.evaluation import scored as scored_file
 from rectangular_flows.evaluation import scores
 from rectangular_flows.evaluation.scored import open_scoring, write_scores
-from rectangular_flows.evaluation.scores import SCORES, Score, calibrate, register_score, score_rows
+from rectangular_flows.evaluation.scores import SCORES, Score, as_held_out, calibrate, register_score, score_rows
 from rectangular_flows.metrics.out_of_distribution import CombinedScore
 from rectangular_flows.runs.calibration import Calibration
 from tests.conftest import shaken
@@ -202,6 +202,28 @@ def test_the_table_as_it_stands():
     ]
     assert len({score.label for score in SCORES.values()}) == len(SCORES)
     assert all(score.unit for score in SCORES.values())
+
+
+def test_rows_trained_on_are_no_more_usual_than_those_held_out():
+    low, high = torch.tensor([1.0, 2.0, 30.0]), torch.tensor([6.0, 7.0, 8.0])
+    assert as_held_out(torch.cat([high, low]), 3).tolist() == [1.0, 2.0, 3.0, 1.0, 2.0, 30.0]
+    assert torch.equal(
+        as_held_out(torch.cat([low, high]), 3), torch.cat([low, high])
+    )  # never more usual than they were
+    strange = torch.tensor([6.0, 7.0, 8.0, -torch.inf, torch.nan, 2.0, -torch.inf])
+    torch.testing.assert_close(
+        as_held_out(strange, 2), torch.tensor([1.0, 2.0, 3.0, -torch.inf, torch.nan, 2.0, -torch.inf]), equal_nan=True
+    )
+    assert torch.equal(as_held_out(low, 0), low)
+    assert torch.equal(as_held_out(torch.tensor([5.0, -torch.inf]), 1), torch.tensor([5.0, -torch.inf]))
+
+
+def test_few_rows_are_as_unusual_as_those_held_out():
+    flow, rows = plane(), normal(40)
+    rows[30:, 2] += 0.5  # farther from the plane than all others
+    flow.fit_scatter(rows[:30], rows[:30])
+    found = calibrate(flow, rows[30:], rows[:30]).ambient
+    assert np.sort(found[:30])[14] <= np.sort(found[30:])[4] + 1e-9
 
 
 def test_few_rows_are_cross_fitted_in_eight_parts(monkeypatch):

@@ -231,7 +231,8 @@ def calibrate(flow: Model, validation: Rows, train: Rows | None = None, most: in
     """What is usual, from rows held out of training.
 
     Few validation rows say little. Then all rows are used, cross-fitted: the density in R^D, which they were fitted to as
-    well, is fitted anew without each eighth of them, and no row is its own neighbour.
+    well, is fitted anew without each eighth of them, and no row is its own neighbour. What the manifold itself owes to the
+    rows it was trained on is taken off again: their median is no higher than that of the validation rows.
 
     Args:
         flow: the trained model.
@@ -258,7 +259,21 @@ def calibrate(flow: Model, validation: Rows, train: Rows | None = None, most: in
         scatter = Scatter.fitted(at[~inside], at[inside], flow.scatter.latent_dim, like=flow.scatter)
         values[inside] = scatter.log_prob(at[inside]).cpu() + unit[inside]
     distance = neighbour_distance(reference, reference, themselves=True)
-    return Calibration.of(replace(found, smooth_log_prob=values), reference, distance)
+    return Calibration.of(replace(found, smooth_log_prob=as_held_out(values, len(held_out))), reference, distance)
+
+
+def as_held_out(values: torch.Tensor, held_out: int) -> torch.Tensor:
+    """Log-densities, of which the last are of rows held out: the others lowered so far that their median is no higher.
+
+    Example:
+        >>> as_held_out(torch.tensor([5.0, 7.0, 9.0, 3.0, 4.0, 5.0]), held_out=3)
+        tensor([2., 4., 6., 3., 4., 5.])
+    """
+    seen, others = values.split([len(values) - held_out, held_out])
+    if not (bool(seen.isfinite().any()) and bool(others.isfinite().any())):
+        return values
+    above = seen[seen.isfinite()].median() - others[others.isfinite()].median()
+    return torch.cat([seen - above.clamp_min(0), others])
 
 
 def _reference(flow: Model, rows: torch.Tensor) -> Array:
