@@ -179,6 +179,6 @@ def test_a_bare_name_is_that_of_the_data_set(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert place_of("circle") is None
     (tmp_path / "circle").mkdir()
-    with pytest.warns(SameNameWarning, match=r"say \./circle"):
+    with pytest.warns(SameNameWarning, match=r"write \./circle"):
         assert place_of("circle") is None
     assert place_of("./circle").is_dir()

@@ -70,7 +70,7 @@ def test_a_table_end_to_end(table, capsys):
     assert main(["ood", str(table / "run"), "--against", str(noisy)]) == 0
     said = capsys.readouterr().out
     assert "has no training part" in said
-    assert "a linear PCA with d = 1" in said
+    assert "a PCA of the training rows with d = 1" in said
     folder = table / "run" / "ood-noisy-data"
     assert (folder / "ood.png").read_bytes()[1:4] == b"PNG"
     found = json.loads((folder / "ood.json").read_text())
