@@ -43,6 +43,7 @@ def test_samples_of_a_run_from_before_are_the_same():
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+@pytest.mark.slow
 def test_a_fresh_process_knows_every_class_that_a_model_names():
     """One process for each model, forked from one that has imported what takes long and nothing of ours."""
     code = """

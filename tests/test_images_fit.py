@@ -116,6 +116,7 @@ def test_wide_tables_too():
         build_flow(model(2, "multiscale"), table, seed=0)
 
 
+@pytest.mark.slow
 def test_a_short_training_lowers_both_terms():
     splines = {
         "latent": "spline",

@@ -205,6 +205,7 @@ def test_device_agnostic(flow):
     assert all(t.device.type == "cpu" for t in out)
 
 
+@pytest.mark.slow
 def test_log_prob_compiles_and_vmaps():
     flow = make_flow()
     x = flow.sample(6)

@@ -232,6 +232,7 @@ def test_an_overwritten_run_keeps_no_figures_of_the_old_one(tmp_path):
     assert list((tmp_path / "run").glob("ood-*/*")) == []
 
 
+@pytest.mark.slow
 def test_pictures_of_an_image_run(pictures, capsys):
     assert main(["plot", str(pictures / "run")]) == 0
     names = ["samples", "reconstructions", "lines", "plane", "manifold"]

@@ -25,6 +25,7 @@ SCORES = (
 )
 
 
+@pytest.mark.slow
 def test_both_directions_with_the_runs_of_images(pictures, monkeypatch, capsys):
     models = {path: path.stat().st_mtime_ns for path in pictures.out.rglob("model.safetensors")}
     command = ["reproduce", "ood", "--methods", "exact", "--epochs", "1", "-n", "40", "-o", str(pictures.out)]

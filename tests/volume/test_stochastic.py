@@ -55,6 +55,7 @@ def test_surrogate_value_is_not_a_volume():
     torch.testing.assert_close(L, torch.full_like(L, 3.0))
 
 
+@pytest.mark.slow
 def test_loose_tolerance_biases_the_gradient():
     stretch = flows.Standardise(torch.zeros(6), torch.logspace(0, 1.5, 6))
     flow = RectangularFlow(make_flow(6, 4).ambient, flows.Identity(4), outer=stretch).double()
