@@ -85,6 +85,7 @@ def test_numbers_maps_and_report(earth, monkeypatch):
         assert picture.size == (1800, 615)
 
 
+@pytest.mark.slow
 def test_wrong_columns_are_refused(tmp_path):
     (tmp_path / "three.csv").write_text("lat,lon,depth\n" + "1,2,3\n" * 30)
     message = refused("fit", "three.csv", "--sphere", cwd=tmp_path)

@@ -101,6 +101,7 @@ def test_a_table_end_to_end(table, capsys):
     assert found["scores"]["outlier_score"]["auroc"] > 0.9
 
 
+@pytest.mark.slow
 def test_other_data_of_the_same_name_do_not_replace_what_was_found(table, monkeypatch):
     monkeypatch.chdir(table)
     for folder in ("a", "b"):
