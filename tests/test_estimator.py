@@ -7,6 +7,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rectangular_flows as rnf
+from rectangular_flows.errors import LeftOutWarning
 
 QUICK = {"latent_dim": 1, "layers": 2, "hidden": (8,), "latent": "realnvp", "epochs": 2, "dtype": "float64"}
 
@@ -152,12 +153,38 @@ def test_mistakes_are_told(settings, message):
 
 
 def test_data_that_cannot_be_fitted_are_told():
-    with pytest.raises(ValueError, match=r"columns \[1\] of X are constant"):
-        rnf.RectangularFlowEstimator(**QUICK).fit(helix() * [1, 0, 1])
+    with pytest.raises(ValueError, match=r"vary and differ from each other; 'x1', 'x2' hold one value"):
+        rnf.RectangularFlowEstimator(**QUICK).fit(helix() * [0, 0, 1])
+    with pytest.raises(ValueError, match=r"'x2' holds one value. Leave them out"):
+        rnf.RectangularFlowEstimator(**QUICK, periodic=["x1:radians"]).fit(helix() * [1, 0, 1])
     with pytest.raises(ValueError, match=r"more rows to train on than latent_dim = 2; got n_samples = 3, of which 1"):
         rnf.RectangularFlowEstimator(**{**QUICK, "latent_dim": 2}).fit(helix()[:3])
     with pytest.raises(ValueError, match=r"0 ≤ contamination ≤ 0\.5, or 'auto'; got 0\.9"):
         rnf.RectangularFlowOutlierDetector(contamination=0.9).fit(helix())
+
+
+def test_columns_that_tell_no_rows_apart_are_left_out(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    a, b, c = helix().T
+    X = pandas.DataFrame({"k": np.full(300, 7.0), "a": a, "b": b, "again": a, "c": c})
+    with pytest.warns(LeftOutWarning, match="'k' holds one value; 'again' equals 'a' in every row"):
+        fitted = rnf.RectangularFlowOutlierDetector(**QUICK, random_state=0).fit(X)
+    plain = rnf.RectangularFlowOutlierDetector(**QUICK, random_state=0).fit(X[["a", "b", "c"]])
+    np.testing.assert_array_equal(fitted.score_samples(X), plain.score_samples(X[["a", "b", "c"]]))
+    samples, few = fitted.sample(20, random_state=1), plain.sample(20, random_state=1)
+    np.testing.assert_array_equal(samples, few.assign(k=7.0, again=few["a"])[X.columns])
+    found, less = fitted.explain(X[:9]), plain.explain(X[["a", "b", "c"]][:9])
+    assert (found[["why_k", "why_again", "difference_k", "difference_again"]] == 0).all(axis=None)
+    assert (found["nearest_k"] == 7).all()
+    np.testing.assert_array_equal(found["nearest_again"], less["nearest_a"])
+    np.testing.assert_array_equal(found[less.columns], less)
+    assert fitted.inverse_transform(fitted.transform(X)).shape == (300, 5)
+    assert "a" in str(fitted.summary())
+    fitted.save(tmp_path / "model")
+    loaded = rnf.RectangularFlowOutlierDetector.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.sample(20, random_state=1), samples)
+    with pytest.warns(LeftOutWarning, match=r"no row of fit had: 'k' \(2 of 9 rows\); nothing counts them"):
+        loaded.predict(X[:9].assign(k=[7.0] * 7 + [1.0, 2.0]))
 
 
 def test_clones_and_repr():

@@ -72,3 +72,7 @@ class ScatterWarning(UserWarning):
 
 class OverflowWarning(UserWarning):
     """Rows are so far from the data that the model overflows: they get the most extreme answer there is."""
+
+
+class LeftOutWarning(UserWarning):
+    """Columns hold one value or repeat another, and the model leaves them out; or rows differ in them after all."""

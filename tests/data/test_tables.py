@@ -401,9 +401,9 @@ def test_check_table(monkeypatch):
         monkeypatch.setattr(files, "CHUNK_BYTES", chunk)
         check(values)
         check(values.astype(np.float32), None)
-        with pytest.raises(DataError, match=r"'c', 'd' hold one value.*--exclude 'c,d'"):
+        with pytest.raises(DataError, match=r"'t.csv' 'c', 'd' hold one value\. Leave.*--exclude 'c,d'"):
             check(values * [1, 1, 0, 0] + 3)
-        with pytest.raises(DataError, match="'d' equals 'b' in every row"):
+        with pytest.raises(DataError, match=r"'d' equals 'b' in every row.*--exclude 'd'"):
             check(np.where(np.abs(values[:, [0, 1, 2, 1]]) < 0.5, 0.0, values[:, [0, 1, 2, 1]]) * [1, 1, 1, 1])
         almost = values[:, [0, 1, 2, 1]]
         almost[-1, 3] += 1e-12

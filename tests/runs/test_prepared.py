@@ -43,6 +43,22 @@ def test_notes_say_what_was_assumed(tmp_path):
     )
 
 
+def test_columns_that_tell_no_rows_apart_are_left_out(tmp_path):
+    whole = np.loadtxt(helix(tmp_path / "helix.csv", rows=50), delimiter=",", skiprows=1)
+    np.save(tmp_path / "more.npy", np.column_stack([whole, whole[:, 0], np.ones(50)]))
+    data = prepare(DataSettings(str(tmp_path / "more.npy")), 1, 0)
+    assert (data.columns, data.note) == (
+        ("x1", "x2", "x3"),
+        "left out: 'x5' holds one value; 'x4' equals 'x1' in every row",
+    )
+    plain = prepare(DataSettings(str(tmp_path / "helix.csv")), 1, 0)
+    np.testing.assert_array_equal(data.train, plain.train)
+    again = prepare(DataSettings(str(tmp_path / "more.npy")), 1, 0, known=Known(data.columns))
+    np.testing.assert_array_equal(again.test, plain.test)
+    with pytest.raises(DataError, match="'x5' holds one value"):
+        prepare(DataSettings(str(tmp_path / "more.npy"), periodic=("x1:radians",)), 1, 0)
+
+
 def test_columns_are_matched_by_name(tmp_path):
     path = helix(tmp_path / "helix.csv", rows=5)
     table = read_matching(path, Known(("up", "east")))

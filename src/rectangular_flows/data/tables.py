@@ -6,7 +6,6 @@ that is not a number, a row that is too short or a NaN is an error that says whe
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,6 +28,7 @@ from ._npy import gather, parts_in
 from ._table_file import TableFile as TableFile
 from ._writing import Write, table_writer
 from ._writing import check_room as check_room
+from .columns import UsedColumns
 
 _TEXT = (".csv", ".tsv", ".txt", ".dat")
 _SUPPORTED = ".csv, .tsv, .txt, .dat (each also .gz), .npy, .npz, .parquet"
@@ -213,29 +213,25 @@ def check_table(table: Table, latent_dim: int | None, periodic: bool = False) ->
             f"Expected at least {needed} rows for {width} columns; '{table.source}' has {rows}. "
             "Get more rows, or use fewer columns: --columns."
         )
-    varies, spread = np.zeros(width, dtype=bool), np.zeros(width)
-    digests = [hashlib.blake2b(digest_size=16) for _ in range(width)]
+    used = UsedColumns.of(table.values)
+    if not used.all:
+        left_out = [table.columns[i] for i in (*used.constant, *used.copies)]
+        raise DataError(
+            f"Expected columns that vary and differ from each other; in '{table.source}' {used.reasons(table.columns)}. "
+            f"Leave them out: --exclude {as_option(left_out)}."
+        )
+    spread = np.zeros(width)
     for part in parts_of(table.values):
-        chunk = np.ascontiguousarray((table.values[part] + 0.0).T)  # + 0.0 makes −0 equal to 0
-        varies |= (chunk != np.asarray(table.values[0])[:, None]).any(axis=1)
-        spread = np.maximum(spread, spread_of(chunk.T, table.values[0]))
-        for digest, column in zip(digests, chunk, strict=True):
-            digest.update(column.data)
-    constant = [name for name, different in zip(table.columns, varies, strict=True) if not different]
-    if constant:
-        raise DataError(
-            f"Expected columns that vary; in '{table.source}' {listing(constant)} hold one value each and have no "
-            f"density. Leave them out: --exclude {as_option(constant)}."
-        )
+        spread = np.maximum(spread, spread_of(table.values[part], table.values[0]))
     check_spread(spread, table.columns, f"'{table.source}'")
-    first: dict[bytes, str] = {}
-    twins = {n: o for n, g in zip(table.columns, digests, strict=True) if (o := first.setdefault(g.digest(), n)) != n}
-    if twins:
-        pairs = ", ".join(f"'{name}' equals '{other}'" for name, other in list(twins.items())[:5])
-        raise DataError(
-            f"Expected different columns; in '{table.source}' {pairs} in every row. "
-            f"Leave the copies out: --exclude {as_option(list(twins))}."
-        )
+
+
+def used_columns(table: Table) -> tuple[Table, str]:
+    """The table without columns that hold one value or repeat another, and a note of them."""
+    used = UsedColumns.of(table.values) if len(table.values) else None
+    if used is None or used.all or not used.kept:
+        return table, ""
+    return match_columns(table, [table.columns[i] for i in used.kept]), f"left out: {used.reasons(table.columns)}"
 
 
 def spread_of(rows: Array, first: Array) -> Array:

@@ -16,8 +16,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
 from ..atlas import Atlas, Model
+from ..data.columns import UsedColumns
 from ..data.tables import check_spread, spread_of
-from ..errors import OverflowWarning, warn
+from ..errors import LeftOutWarning, OverflowWarning, warn
 from ..evaluation.explain import Explanation, explain
 from ..evaluation.measure import measure
 from ..evaluation.scores import SCORES, calibrate, score_rows
@@ -122,6 +123,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     _held_out: Tensor | None = field(init=False)
     _trained_on: int | None = field(init=False)
     data_frame_: bool = field(init=False)
+    _used: UsedColumns = field(init=False)
 
     # --- fitting
 
@@ -132,7 +134,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         if share != "auto" and (isinstance(share, str) or not 0 < share < 1):
             raise ValueError(f"expected 0 < validation_fraction < 1, or 'auto'; got {share!r}")
         seed = int(check_random_state(self.random_state).randint(2**31))
-        periodic = periodic_of(self, rows, self._names)
+        periodic = periodic_of(self, rows, self._used_names)
         self.latent_dim_ = dimension_of(self, rows, seed, periodic)
         train, validation = split_rows(rows, share, self.latent_dim_, seed)
         settings = settings_of(self, seed, self.latent_dim_)
@@ -140,14 +142,13 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             whole = without_reconstruction(settings.training, self.latent_dim_, rows.shape[1])
             settings = replace(settings, training=whole)
         settings = with_charts(settings, train, seed, periodic)
-        names = getattr(self, "feature_names_in_", ())
         flow = build_flow(
             settings.model,
             train,
             seed,
             start_latent=not settings.training.start_latent,
             dtype=getattr(torch, self.dtype),
-            columns=[str(name) for name in names],
+            columns=self._used_names if hasattr(self, "feature_names_in_") else (),
             periodic=periodic,
         )
         with self._display() as display, threads_for(flow, settings.training.batch_size):
@@ -179,11 +180,23 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         refuse_masked(X, "X")
         values = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)
         if reset:
-            constant = np.flatnonzero(values.max(axis=0) == values.min(axis=0))
-            if len(constant):
-                raise ValueError(f"columns {constant.tolist()} of X are constant; drop them: they have no density")
+            self._used = self._used_in(values)
             check_spread(spread_of(values, values[0]), self._names, "X")
-        return torch.from_numpy(np.array(values))
+        elif unlike := self._used.unlike(values):
+            found = ", ".join(f"'{self._names[i]}' ({count} of {len(values)} rows)" for i, count in unlike.items())
+            text = f"columns that the model leaves out have values that no row of fit had: {found}; nothing counts them"
+            warn(LeftOutWarning, text)
+        return torch.from_numpy(np.array(self._used.pick(values)))
+
+    def _used_in(self, values: Array) -> UsedColumns:
+        used = UsedColumns.of(values)
+        if used.all:
+            return used
+        reasons = used.reasons(self._names)
+        if self.periodic or len(used.kept) < 2:
+            raise ValueError(f"expected columns of X that vary and differ from each other; {reasons}. Leave them out")
+        warn(LeftOutWarning, f"columns of X are left out: {reasons}")
+        return used
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[no-untyped-call]
@@ -214,7 +227,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def inverse_transform(self, Z: ArrayLike) -> Any:
         """Points of the manifold, f(z), (N, d) → (N, D); a DataFrame for a DataFrame."""
         check_is_fitted(self)
-        points = self._apply(self._decode, self._coordinates(Z))
+        points = self._used.restore(self._apply(self._decode, self._coordinates(Z)))
         return as_frame(points, self._names, Z.index) if is_frame(Z) else points  # type: ignore[union-attr]
 
     def reconstruction_error(self, X: ArrayLike) -> Array:
@@ -287,7 +300,8 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         Raises:
             ValueError: the model has no density in all columns: version 0.1 made it.
         """
-        found: Explanation = explain(self.flow_, self.calibration_, self._rows(X), self._names)
+        found: Explanation = explain(self.flow_, self.calibration_, self._rows(X), self._used_names)
+        found = found.with_columns(self._used, self._names)
         if not is_frame(X):
             return found
         columns = {"outlier_score": found.score, **found.table(difference=True)}
@@ -306,7 +320,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         state = check_random_state(self.random_state if random_state is None else random_state)
         generator = torch.Generator().manual_seed(int(state.randint(2**31)))
         scatter = self.flow_.scatter is not None if scatter is None else scatter
-        rows = self.flow_.sample(n_samples, generator=generator, scatter=scatter).cpu().numpy()
+        rows = self._used.restore(self.flow_.sample(n_samples, generator=generator, scatter=scatter).cpu().numpy())
         return as_frame(rows, self._names) if self.data_frame_ else rows
 
     @property
@@ -314,6 +328,11 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """Of the columns: x1, x2, … where X had none."""
         names = getattr(self, "feature_names_in_", None)
         return [f"x{i + 1}" for i in range(self.n_features_in_)] if names is None else [str(name) for name in names]
+
+    @property
+    def _used_names(self) -> list[str]:
+        """Of the columns that the model sees."""
+        return [self._names[i] for i in self._used.kept]
 
     def summary(self, X: ArrayLike | None = None) -> Verdict:
         """What the fit is worth: numbers beside those of plain methods, and one or two sentences; print it.
@@ -335,10 +354,10 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             )
         if self.calibration_ is None or self.calibration_.reference is None:
             raise ValueError("an estimator of version 0.1 does not keep what a summary needs; fit it again")
-        flow, names = self.flow_, getattr(self, "feature_names_in_", ())
+        flow, names = self.flow_, self._used_names if hasattr(self, "feature_names_in_") else ()
         reference = self.calibration_.reference[: self._trained_on]  # of few rows, those held out are known as well
         known = flow.to_data_units(torch.from_numpy(reference).to(flow.device, flow.dtype))
-        found = measure(flow, known, rows, [str(name) for name in names], count=self._trained_on)
+        found = measure(flow, known, rows, names, count=self._trained_on)
         if X is None:
             self._verdict = found
         return found

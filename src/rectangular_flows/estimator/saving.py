@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ..data.columns import UsedColumns
 from ..evaluation.verdict import Verdict
 from ..runs.calibration import Calibration
 from ..storage.models import load_model, read_description, save_model
@@ -36,6 +37,7 @@ def save_estimator(estimator: RectangularFlowEstimator, folder: str | Path) -> N
         "n_features_in": estimator.n_features_in_,
         "feature_names_in": None if names is None else [str(name) for name in names],
         "data_frame": estimator.data_frame_,
+        "used": estimator._used.listed(),
         "history": estimator.history_,
         "calibration": None if estimator.calibration_ is None else estimator.calibration_.listed(),
         "train_rows": estimator._trained_on,
@@ -63,6 +65,8 @@ def load_estimator(cls: type[_E], folder: str | Path) -> _E:
     if fitted["feature_names_in"] is not None:
         estimator.feature_names_in_ = np.array(fitted["feature_names_in"], dtype=object)
     estimator.data_frame_ = fitted.get("data_frame", False)
+    used = fitted.get("used", {"count": estimator.n_features_in_, "constant": [], "copies": []})  # older: all of them
+    estimator._used = UsedColumns.from_list(used)
     estimator.history_ = fitted["history"]
     estimator.calibration_ = Calibration.of_estimator(fitted)
     kept = fitted.get("verdict")

@@ -14,13 +14,14 @@ Rows and columns are compared in the model's units: the units of a column change
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..atlas import Model
+from ..data.columns import UsedColumns
 from ..data.rows import Rows, take
 from ..errors import NumericalError
 from ..manifold import Scores
@@ -65,6 +66,13 @@ class Explanation:
         names = ("score", "contributions", "nearest", "difference", "p_value", "values")
         whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         return cls(columns=parts[0].columns, **whole)
+
+    def with_columns(self, used: UsedColumns, columns: Sequence[str]) -> Explanation:
+        """With the columns that the model leaves out, which add nothing; their rows are taken to have the usual value."""
+        nearest, values = used.restore(self.nearest), used.restore(self.values)
+        contributions, difference = used.spread(self.contributions), used.spread(self.difference)
+        whole = {"contributions": contributions, "nearest": nearest, "difference": difference, "values": values}
+        return self if used.all else replace(self, columns=tuple(columns), **whole)
 
     def table(self, difference: bool = False) -> dict[str, Array]:
         """As columns of a file: ``why_COLUMN``, ``nearest_COLUMN`` and, if asked for, ``difference_COLUMN``."""

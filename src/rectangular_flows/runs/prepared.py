@@ -14,7 +14,16 @@ from ..data.periodic import PeriodicColumn, notes_on, periodic_columns
 from ..data.pixels import ImageRows
 from ..data.rows import Rows, pick, shuffled, take
 from ..data.sphere import SphereTable, read_more, read_sphere
-from ..data.tables import DataError, MissingFileError, Table, check_table, match_columns, read_table, split_rows
+from ..data.tables import (
+    DataError,
+    MissingFileError,
+    Table,
+    check_table,
+    match_columns,
+    read_table,
+    split_rows,
+    used_columns,
+)
 from ..settings import DataSettings
 from ..spelling import nearest
 
@@ -88,7 +97,10 @@ def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int, *, 
 
 
 def _table(settings: DataSettings, latent_dim: int | str | None, seed: int, known: Known | None) -> Prepared:
-    table = _first_table(settings, known)
+    table = whole = _first_table(settings, known)
+    left_out = ""
+    if known is None and not settings.sphere and not settings.periodic:  # angles are named: their user means them
+        table, left_out = used_columns(table)
     degrees = table.degrees if isinstance(table, SphereTable) else ()
     periodic = (
         periodic_columns(settings.periodic, table.values, table.columns, f"'{table.source}'")
@@ -112,8 +124,8 @@ def _table(settings: DataSettings, latent_dim: int | str | None, seed: int, know
     rows = {name: given[name] if name in given else pick(table.values, index) for name, index in split}
     dropped = f"{table.dropped} rows with missing or infinite values were dropped" if table.dropped else ""
     unnamed = "" if table.named or degrees or Path(table.source).suffix.lower() == ".npy" else "no header was found"
-    unnamed = unnamed and f"{unnamed}: the columns are {table.columns[0]} to {table.columns[-1]}"
-    notes = [table.note if isinstance(table, SphereTable) else "", unnamed, dropped]
+    unnamed = unnamed and f"{unnamed}: the columns are {whole.columns[0]} to {whole.columns[-1]}"
+    notes = [table.note if isinstance(table, SphereTable) else "", unnamed, dropped, left_out]
     notes += notes_on(periodic)
     note = "; ".join(filter(None, notes))
     return Prepared(**rows, columns=table.columns, note=note, degrees=degrees, periodic=periodic)

@@ -1,0 +1,54 @@
+"""Columns that tell no rows apart."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rectangular_flows.data.columns import UsedColumns
+from rectangular_flows.data.tables import Table, used_columns
+from rectangular_flows.storage import files
+
+
+@pytest.mark.parametrize("chunk", [files.CHUNK_BYTES, 100])
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_what_is_left_out(monkeypatch, chunk, kind):
+    monkeypatch.setattr(files, "CHUNK_BYTES", chunk)
+    a, b = np.random.default_rng(0).normal(size=(2, 50)).astype(kind)
+    b[3] = 0.0
+    signed, almost = b.copy(), b.copy()
+    signed[3], almost[-1] = -0.0, almost[-1] + 1e-3
+    rows = np.stack([np.full(50, 2.5, kind), a, b, a, signed, almost, np.full(50, 2.5, kind)], axis=1)
+    used = UsedColumns.of(rows)
+    assert (used.kept, used.constant, used.copies) == ([1, 2, 5], {0: 2.5, 6: 2.5}, {3: 1, 4: 2})
+    names = list("stuvwxy")
+    assert used.reasons(names) == "'s', 'y' hold one value; 'v' equals 't', 'w' equals 'u' in every row"
+    np.testing.assert_array_equal(used.restore(used.pick(rows)), rows)
+    np.testing.assert_array_equal(used.spread(used.pick(rows)), rows * [0, 1, 1, 0, 0, 1, 0])
+    assert used.unlike(rows) == {}
+    other = rows.copy()
+    other[:4, 6], other[0, 3] = 9.0, 9.0
+    assert used.unlike(other) == {6: 4, 3: 1}
+    assert UsedColumns.from_list(json.loads(json.dumps(used.listed()))) == used
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", "one"]), min_size=1, max_size=6), st.integers(2, 9))
+@settings(max_examples=30, deadline=None)
+def test_nothing_is_lost(kinds, rows):
+    made = dict(zip("abc", np.random.default_rng(rows).normal(size=(3, rows)), strict=True)) | {"one": np.ones(rows)}
+    table = np.stack([made[kind] for kind in kinds], axis=1)
+    used = UsedColumns.of(table)
+    assert len(used.kept) == len(set(kinds) - {"one"})
+    assert used.all == (len(used.kept) == len(kinds))
+    np.testing.assert_array_equal(used.restore(used.pick(table)), table)
+
+
+def test_a_table_without_them():
+    values = np.random.default_rng(0).normal(size=(30, 3)) * [1, 0, 1] + 4
+    table, note = used_columns(Table(values, ("a", "b", "c"), "f"))
+    assert (table.columns, note) == (("a", "c"), "left out: 'b' holds one value")
+    np.testing.assert_array_equal(table.values, values[:, [0, 2]])
+    same = Table(values[:, [0, 2]], ("a", "c"), "f")
+    assert used_columns(same) == (same, "")
