@@ -183,8 +183,25 @@ def test_columns_that_tell_no_rows_apart_are_left_out(tmp_path):
     fitted.save(tmp_path / "model")
     loaded = rnf.RectangularFlowOutlierDetector.load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.sample(20, random_state=1), samples)
-    with pytest.warns(LeftOutWarning, match=r"no row of fit had: 'k' \(2 of 9 rows\); nothing counts them"):
-        loaded.predict(X[:9].assign(k=[7.0] * 7 + [1.0, 2.0]))
+    odd = X[:9].assign(k=[7.0] * 7 + [7.5, 9.0], again=X["a"][:9] + np.eye(9)[8])  # no row of fit was there
+    assert (loaded.predict(odd)[7:] == -1).all()
+    np.testing.assert_array_equal(loaded.score_samples(odd)[:7], plain.score_samples(X[["a", "b", "c"]])[:7])
+    names = ("log_density_ambient", "outlier_score", "p_value")
+    found, usual = loaded.scores(odd, *names), plain.scores(X[["a", "b", "c"]][:9], *names)
+    nats = np.log(242) * np.array([0] * 7 + [1, 2])  # 240 rows were trained on
+    np.testing.assert_allclose(found["log_density_ambient"], usual["log_density_ambient"] - nats)
+    np.testing.assert_allclose(found["outlier_score"], usual["outlier_score"] + nats)
+    assert (found["p_value"][:7] == usual["p_value"][:7]).all()
+    assert (found["p_value"][7:] < 0.05).all()
+    for error in (loaded.reconstruction_error(odd), loaded.scores(odd, "reconstruction_error")["reconstruction_error"]):
+        expected = plain.reconstruction_error(X[["a", "b", "c"]])[:9] + np.array([0] * 7 + [0.25, 5.0])
+        np.testing.assert_allclose(error, expected)
+    why = loaded.explain(odd)
+    names = [f"why_{name}" for name in X.columns]
+    np.testing.assert_allclose(why[names].sum(axis=1), -loaded.score_samples(odd))
+    assert (why["why_k"][7:] > 1).all()
+    assert why["why_again"][8] == why["why_k"][8]
+    assert (why["difference_k"].tolist(), why["difference_again"][8]) == ([0] * 7 + [0.5, 2], 1)
 
 
 def test_clones_and_repr():

@@ -27,10 +27,12 @@ def test_what_is_left_out(monkeypatch, chunk, kind):
     assert used.reasons(names) == "'s', 'y' hold one value; 'v' equals 't', 'w' equals 'u' in every row"
     np.testing.assert_array_equal(used.restore(used.pick(rows)), rows)
     np.testing.assert_array_equal(used.spread(used.pick(rows)), rows * [0, 1, 1, 0, 0, 1, 0])
-    assert used.unlike(rows) == {}
+    assert used.left_out == [0, 6, 3, 4]
+    assert not used.off(rows).any()
     other = rows.copy()
-    other[:4, 6], other[0, 3] = 9.0, 9.0
-    assert used.unlike(other) == {6: 4, 3: 1}
+    other[:4, 6] += 1.5
+    other[0, 3] += 0.5
+    np.testing.assert_allclose(used.off(other)[:5], [[0, 1.5, 0.5, 0], *[[0, 1.5, 0, 0]] * 3, [0] * 4], atol=1e-6)
     assert UsedColumns.from_list(json.loads(json.dumps(used.listed()))) == used
 
 

@@ -57,6 +57,11 @@ class UsedColumns:
         return [i for i in range(self.count) if i not in self.constant and i not in self.copies]
 
     @property
+    def left_out(self) -> list[int]:
+        """The others, in the order of :meth:`off`."""
+        return [*self.constant, *self.copies]
+
+    @property
     def all(self) -> bool:
         """Whether every column is used."""
         return not self.constant and not self.copies
@@ -96,13 +101,11 @@ class UsedColumns:
         whole[:, self.kept] = values
         return whole
 
-    def unlike(self, rows: Array) -> dict[int, int]:
-        """Of columns left out, how many of these rows have another value than :meth:`restore` would give, if any."""
-        if self.all:
-            return {}
-        off = {i: int((rows[:, i] != value).sum()) for i, value in self.constant.items()}
-        off |= {i: int((rows[:, i] != rows[:, other]).sum()) for i, other in self.copies.items()}
-        return {i: count for i, count in off.items() if count}
+    def off(self, rows: Array) -> Array:
+        """Difference of the columns left out from what :meth:`restore` would give, (N, D) → (N, left out)."""
+        constant = [rows[:, i] - value for i, value in self.constant.items()]
+        copies = [rows[:, i] - rows[:, other] for i, other in self.copies.items()]
+        return np.stack([*constant, *copies], axis=1) if constant or copies else np.zeros((len(rows), 0))
 
     def listed(self) -> dict[str, Any]:
         """As JSON has it; :meth:`from_list` reads it."""

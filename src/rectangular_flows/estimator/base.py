@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -174,19 +175,22 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return TrainingDisplay(Console(stderr=True), type(self).__name__, quiet=not self.verbose)
 
     def _rows(self, X: ArrayLike, reset: bool = False) -> Tensor:
-        """In float64: training and scoring round them, having looked at them."""
+        """The columns that the model sees, in float64: training and scoring round them, having looked at them."""
+        return self._as_rows(self._values(X, reset))
+
+    def _as_rows(self, values: Array) -> Tensor:
+        return torch.from_numpy(np.array(self._used.pick(values)))
+
+    def _values(self, X: ArrayLike, reset: bool = False) -> Array:
+        """All columns, checked."""
         if not reset:
             check_is_fitted(self)
         refuse_masked(X, "X")
-        values = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)
+        values: Array = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)
         if reset:
             self._used = self._used_in(values)
             check_spread(spread_of(values, values[0]), self._names, "X")
-        elif unlike := self._used.unlike(values):
-            found = ", ".join(f"'{self._names[i]}' ({count} of {len(values)} rows)" for i, count in unlike.items())
-            text = f"columns that the model leaves out have values that no row of fit had: {found}; nothing counts them"
-            warn(LeftOutWarning, text)
-        return torch.from_numpy(np.array(self._used.pick(values)))
+        return values
 
     def _used_in(self, values: Array) -> UsedColumns:
         used = UsedColumns.of(values)
@@ -232,7 +236,9 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def reconstruction_error(self, X: ArrayLike) -> Array:
         """Squared distance of every row from its projection, in the units of X, (N,); infinite where that overflows."""
-        return np.nan_to_num(self._apply(self.flow_.reconstruction_error, self._rows(X)), nan=np.inf, posinf=np.inf)
+        values = self._values(X)
+        found = self._apply(self.flow_.reconstruction_error, self._as_rows(values))
+        return np.nan_to_num(found + self._left_out_error(values), nan=np.inf, posinf=np.inf)
 
     def _coordinates(self, Z: ArrayLike) -> Tensor:
         """Coordinates on the manifold, checked."""
@@ -272,10 +278,28 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             X: (N, D).
             names: of :data:`rectangular_flows.evaluation.scores.SCORES`; all that apply unless given.
         """
-        rows = self._rows(X)
-        found, calibration = score_rows(self.flow_, rows, check=True), self.calibration_
+        values, calibration = self._values(X), self.calibration_
+        found = score_rows(self.flow_, self._as_rows(values), check=True)
         usual = [name for name, score in SCORES.items() if score.applies(self.flow_, calibration)]
-        return {name: SCORES[name](found, calibration) for name in names or usual}
+        scores = {name: SCORES[name](found, calibration) for name in names or usual}
+        surprise = self._surprise(values)
+        if "outlier_score" in scores:
+            scores["outlier_score"] = scores["outlier_score"] + surprise
+        if "p_value" in scores and calibration is not None:
+            scores["p_value"] = calibration.p_value(calibration.outlier_score(found) + surprise)
+        if "log_density_ambient" in scores:
+            scores["log_density_ambient"] = scores["log_density_ambient"] - surprise
+        if "reconstruction_error" in scores:
+            scores["reconstruction_error"] = scores["reconstruction_error"] + self._left_out_error(values)
+        return scores
+
+    def _surprise(self, values: Array) -> Array:
+        """Of every row, log(n + 2) nats for each column left out whose rule it breaks: n rows did not (Laplace's rule)."""
+        return (self._used.off(values) != 0).sum(axis=1) * math.log((self._trained_on or 0) + 2)
+
+    def _left_out_error(self, values: Array) -> Array:
+        """Squared distance of every row from where the columns left out belong."""
+        return np.asarray(np.square(self._used.off(values)).sum(axis=1))
 
     def score_samples(self, X: ArrayLike) -> Array:
         """Log-density of the projection of every row, (N,)."""
@@ -300,8 +324,11 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         Raises:
             ValueError: the model has no density in all columns: version 0.1 made it.
         """
-        found: Explanation = explain(self.flow_, self.calibration_, self._rows(X), self._used_names)
-        found = found.with_columns(self._used, self._names)
+        values = self._values(X)
+        found: Explanation = explain(self.flow_, self.calibration_, self._as_rows(values), self._used_names)
+        if not self._used.all and self.calibration_ is not None:
+            found = found.with_columns(self._used, values, self._names, self._surprise(values))
+            found = replace(found, p_value=self.calibration_.p_value(found.score))
         if not is_frame(X):
             return found
         columns = {"outlier_score": found.score, **found.table(difference=True)}

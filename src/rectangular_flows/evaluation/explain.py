@@ -67,12 +67,22 @@ class Explanation:
         whole = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
         return cls(columns=parts[0].columns, **whole)
 
-    def with_columns(self, used: UsedColumns, columns: Sequence[str]) -> Explanation:
-        """With the columns that the model leaves out, which add nothing; their rows are taken to have the usual value."""
-        nearest, values = used.restore(self.nearest), used.restore(self.values)
-        contributions, difference = used.spread(self.contributions), used.spread(self.difference)
+    def with_columns(self, used: UsedColumns, values: Array, columns: Sequence[str], surprise: Array) -> Explanation:
+        """With the columns that the model leaves out.
+
+        Args:
+            used: which columns the model sees.
+            values: all columns of the rows, (N, D).
+            columns: their names.
+            surprise: what the columns left out add to the score, (N,).
+        """
+        nearest, contributions = used.restore(self.nearest), used.spread(self.contributions)
+        difference, off = used.spread(self.difference), used.off(values)
+        difference[:, used.left_out] = off
+        count = np.maximum((off != 0).sum(axis=1), 1)
+        contributions[:, used.left_out] = (off != 0) * (surprise / count)[:, None]
         whole = {"contributions": contributions, "nearest": nearest, "difference": difference, "values": values}
-        return self if used.all else replace(self, columns=tuple(columns), **whole)
+        return replace(self, score=self.score + surprise, columns=tuple(columns), **whole)
 
     def table(self, difference: bool = False) -> dict[str, Array]:
         """As columns of a file: ``why_COLUMN``, ``nearest_COLUMN`` and, if asked for, ``difference_COLUMN``."""

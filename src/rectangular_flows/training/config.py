@@ -14,7 +14,7 @@ from .optimisers import OPTIMISERS
 if TYPE_CHECKING:
     from ..volume import Auto, Exact, Stochastic
 
-_AUTO_STEPS, _STEPS_PER_ROOT = (300, 3_500), 12.0  # of epochs = "auto"
+_AUTO_STEPS, _STEPS_PER_ROOT = (200, 2_400), 8.0  # of epochs = "auto"
 _AUTO_ROWS, _VALIDATIONS = 50_000, 30
 
 
@@ -178,7 +178,7 @@ class TrainingConfig:
         tail_weight: exponent a of the weight |y|^(2a) of a row in the reconstruction error, by its distance from the
             centre of the data and 1 on average. Above 0 (say 0.5 to 1), rows far out are reconstructed better.
         epochs: passes over the training data (for "two-step", one pass of each kind); "auto" chooses by the number of
-            rows: from 300 steps for few rows to 3,500 for many.
+            rows: from 200 steps for few rows to 2,400 for many.
         time: seconds that the fit may take, if epochs is "auto": epochs are then planned from the measured time of a step,
             and recorded, so that resuming or repeating the run with its config.toml gives the same weights.
         latent_epochs: further epochs in which the latent density trains alone on the best manifold so far, with a schedule
@@ -326,7 +326,7 @@ class TrainingConfig:
             >>> [TrainingConfig(learning_rate="auto").for_rows(1_000, n).learning_rate for n in (10, 500)]
             [0.01, 0.002]
             >>> [TrainingConfig(epochs="auto").for_rows(n).epochs for n in (1_000, 20_000, 1_000_000)]
-            [190, 43, 35]
+            [127, 29, 24]
         """
         planned = self
         if self.epochs == "auto":

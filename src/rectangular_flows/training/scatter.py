@@ -11,7 +11,7 @@ from ..errors import NumericalError, ScatterWarning, warn
 
 _ROWS = 20_000
 _COLUMN_ROWS = 400  # to train on, that allow a density of the columns one after another
-_COLUMN_STEPS, _MOST_STEPS = 1.2, 4_500  # for each step of the manifold, and in all
+_COLUMN_STEPS, _FEW, _MOST_STEPS = (1.2, 1.8), 2_000, 4_500  # for each step of the manifold, with few rows and others
 
 
 def fit_scatter(flow: Model, train: Rows, held_out: Tensor, seed: int, steps: int) -> bool:
@@ -22,7 +22,7 @@ def fit_scatter(flow: Model, train: Rows, held_out: Tensor, seed: int, steps: in
         train: rows that it was trained on.
         held_out: others, of its device and dtype.
         seed: of the rows drawn and of all that is fitted.
-        steps: that the manifold was trained for; the density of the columns takes a fifth more.
+        steps: that the manifold was trained for; the density of the columns takes more.
     """
     if not len(held_out) or not flow.can_scatter:
         return False
@@ -31,8 +31,9 @@ def fit_scatter(flow: Model, train: Rows, held_out: Tensor, seed: int, steps: in
         rows = dequantised(rows, discrete_steps(rows.cpu()), seed)
     one_by_one = flow.kind == "table" and flow.ambient_dim > 1 and not flow.angles  # cells would end where angles do
     enough = one_by_one and len(train) >= _COLUMN_ROWS
+    column_steps = min(round(_COLUMN_STEPS[len(train) >= _FEW] * steps), _MOST_STEPS) if enough else 0
     try:
-        flow.fit_scatter(rows, held_out[:_ROWS], seed, min(round(_COLUMN_STEPS * steps), _MOST_STEPS) if enough else 0)
+        flow.fit_scatter(rows, held_out[:_ROWS], seed, column_steps)
     except NumericalError as error:
         warn(ScatterWarning, f"no density in R^D was fitted: {error}")
         return False
