@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 from math import sqrt
+from typing import Any
 
 import pytest
 
-from rectangular_flows.evaluation.judgement import faults, loses_much, off_data, torn, unbent, worse_than_pca
+from rectangular_flows.evaluation.judgement import astray, faults, loses_much, off_data, torn, unbent, worse_than_pca
 from rectangular_flows.evaluation.verdict import Density, Kept, Numerics, Samples, Shape, Verdict
 
 COLUMNS = {"a": 0.9, "b": 0.2, "c": 0.7, "d": 0.1, "e": 0.95}
@@ -77,6 +78,22 @@ def test_nothing_is_wrong_with_a_good_one():
         ),
         (unbent, {"kept": {"share": 0.5}}, {"kept": {"share": 0.5, "against_pca": 1.32}}),
         (unbent, {"kept": {"share": 0.5}}, {"kept": {"share": 0.88}}),
+        # 1 − share − 3 · 0.01 > 3 · planes, and > planes + 0.005
+        (
+            astray,
+            {"kept": {"share": 0.9399}, "shape": {"planes": 0.01}},
+            {"kept": {"share": 0.9401}, "shape": {"planes": 0.01}},
+        ),
+        (
+            astray,
+            {"kept": {"share": 0.9639}, "shape": {"planes": 1e-3}},
+            {"kept": {"share": 0.9641}, "shape": {"planes": 1e-3}},
+        ),
+        (
+            astray,
+            {"kept": {"share": 0.9}, "shape": {"planes": 0.01}},
+            {"kept": {"share": 0.9}},
+        ),  # of older runs, not known
     ],
 )
 def test_where_it_begins(holds, just, not_quite):
@@ -84,6 +101,16 @@ def test_where_it_begins(holds, just, not_quite):
     assert not holds(changed(**not_quite))
     for part in {*just} & {"kept", "shape"}:
         assert not holds(changed(changed(**just), **{part: None}))
+
+
+def test_a_manifold_astray():
+    what = "the manifold has not found the shape of the data: it loses 6 % of the variance, and planes through "
+    what += "neighbouring rows 0.2 %"
+    far: dict[str, Any] = {"kept": {"share": 0.94}, "shape": {"planes": 0.002}}
+    assert first(**far) == ("astray", what, "try --charts 4, or more --layers and --epochs")
+    assert first(**far, charts=3)[2].startswith("try --charts 6,")
+    assert first(**far, latent_dim=5) is None  # as many as there are columns
+    assert first(kept={"share": 0.5}, shape={"planes": 0.002})[0] == "undertrained"
 
 
 def test_the_parts_of_the_data_are_bridged():

@@ -22,6 +22,7 @@ from rectangular_flows.evaluation.measure import _GRAPH_ROWS, _shape, gaussian_l
 from rectangular_flows.evaluation.run_verdict import judge
 from rectangular_flows.evaluation.verdict import Verdict
 from rectangular_flows.metrics import classifier_two_sample, sliced_wasserstein
+from rectangular_flows.metrics.pieces import off_planes
 from rectangular_flows.metrics.two_sample import equally_many
 from rectangular_flows.runs.prepared import Prepared
 
@@ -196,6 +197,18 @@ def test_a_curve_has_fewer_dimensions_than_its_gaussian():
     assert curve.dimension == pytest.approx(1, abs=0.2)
     assert (cloud.dimension, curve.dimension_gaussian) == pytest.approx((2, 2), abs=0.25)
     assert cloud.dimension_gaussian == pytest.approx(cloud.dimension, abs=0.2)
+
+
+def test_planes_lie_nearer_than_a_manifold_astray():
+    rows = arc(1600, 4, 0.002)
+    found = measure(flat(1, 2), rows[::2], rows[1::2])
+    y, new = (
+        flat(1, 2).to_model_units(torch.from_numpy(part).float()).double().numpy() for part in (rows[::2], rows[1::2])
+    )
+    off = off_planes(new[:500], y, 1).sum() / np.square(new[:500] - y.mean(axis=0)).sum()
+    assert found.shape.planes == pytest.approx(off, rel=1e-4)
+    assert found.shape.planes < 0.01
+    assert 1 - found.kept.share > 0.1
 
 
 def test_round_trip_and_singular_values():

@@ -5,7 +5,8 @@ import pytest
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import cdist
 
-from rectangular_flows.metrics.pieces import count_pieces, crowding, link_length, usual_distance
+from rectangular_flows.metrics import pieces
+from rectangular_flows.metrics.pieces import count_pieces, crowding, link_length, off_planes, usual_distance
 
 RANDOM = np.random.default_rng(0)
 
@@ -37,3 +38,26 @@ def test_one_piece_is_one_piece_and_two_are_two(seed):
         assert count_pieces(x, link_length(x)) == 1
     rings = curve * random.choice([1, 2], size=(1000, 1)) + 0.05 * cloud[:, :2]
     assert count_pieces(rings, link_length(rings)) == 2
+
+
+@pytest.mark.parametrize(("rows", "columns", "dimension"), [(300, 3, 1), (300, 3, 2), (150, 40, 4), (2500, 5, 3)])
+def test_planes_through_neighbours_against_their_singular_vectors(rows, columns, dimension, monkeypatch):
+    random = np.random.default_rng(rows)
+    y, x = random.normal(size=(rows, columns)), random.normal(size=(7, columns))
+    count = max(2 * dimension + 8, rows // 100)
+    expected = []
+    for point in x:
+        near = y[np.argsort(np.linalg.norm(y - point, axis=1))[:count]]
+        off = point - near.mean(axis=0)
+        directions = np.linalg.svd(near - near.mean(axis=0))[2][:dimension]
+        expected.append(np.square(off - off @ directions.T @ directions).sum())
+    for cells in (pieces._CELLS, 1):
+        monkeypatch.setattr(pieces, "_CELLS", cells)
+        np.testing.assert_allclose(off_planes(x, y, dimension), expected, rtol=1e-8)
+
+
+def test_nothing_is_off_a_plane_of_all_its_directions():
+    flat = RANDOM.normal(size=(200, 2)) @ RANDOM.normal(size=(2, 4))
+    assert off_planes(flat[:50], flat[50:], 2) == pytest.approx(0, abs=1e-12)
+    assert off_planes(flat[:50], flat[50:], 3) == pytest.approx(0, abs=1e-12)
+    assert off_planes(np.ones((2, 3)), np.zeros((20, 3)), 1) == pytest.approx(3)

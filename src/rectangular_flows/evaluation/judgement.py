@@ -20,6 +20,8 @@ TORN = 0.05  # share of neighbours that may be torn apart: a cut through a surfa
 TOLD_APART = 0.15  # accuracy of a classifier above its floor, at which samples are poor whatever else reaches
 BEHIND = 0.05  # accuracy above that for a mixture
 BEHIND_NATS = 0.1  # log-density below that of a mixture
+BESIDE_PLANES = 3.0  # share lost over that of planes through neighbours, above which a manifold is not near the data
+MORE_LOST = 0.005  # share of the variance that may be lost beyond that
 CURVED = 0.9  # dimensions over those of a Gaussian, below which data are curved
 NOISE = 0.75  # dimensions that noise around a manifold may add
 BY_HEART = 1.0  # nats by which training rows may be likelier; one Gaussian of p parameters from n rows expects p/n
@@ -76,6 +78,14 @@ def unbent(v: Verdict) -> bool:
     )
 
 
+def astray(v: Verdict) -> bool:
+    """Whether planes through neighbouring rows lie much nearer to the data than the manifold does."""
+    if v.kept is None or v.shape is None:
+        return False
+    lost, planes = 1 - v.kept.share - SIGMAS * v.kept.standard_error, v.shape.planes
+    return lost > max(BESIDE_PLANES * planes, planes + MORE_LOST) and v.latent_dim < v.ambient_dim
+
+
 def _more(share: float, floor: float, allowed: float, count: int) -> bool:
     """Whether a share exceeds its floor by more than chance, and what is allowed."""
     error = (max(share, 1 / count) * (1 - min(share, 1)) / count) ** 0.5
@@ -126,6 +136,17 @@ def _unbent(v: Verdict) -> Fault | None:
     )
     larger = ", or give a larger --latent-dim" if v.latent_dim < v.ambient_dim - 1 else ""
     return Fault("undertrained", what, f"train longer (--epochs), or on more rows{larger}")
+
+
+def _astray(v: Verdict) -> Fault | None:
+    if v.kept is None or v.shape is None or not astray(v) or unbent(v) or loses_much(v):
+        return None
+    what = (
+        f"the manifold has not found the shape of the data: it loses {_small(1 - v.kept.share)} of the variance, and planes "
+        f"through neighbouring rows {_small(v.shape.planes)}"
+    )
+    many = 2 * v.charts if v.charts > 1 else 4
+    return Fault("astray", what, f"try --charts {many}, or more --layers and --epochs")
 
 
 def _dimension(v: Verdict) -> Fault | None:
@@ -225,6 +246,10 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
+def _small(share: float) -> str:
+    return f"{100 * share:.2g} %"
+
+
 def _dimensions(count: int) -> str:
     return f"{count} dimension{'' if count == 1 else 's'}"
 
@@ -236,6 +261,7 @@ _RULES: tuple[Callable[[Verdict], Fault | None], ...] = (
     _rows,
     _pca,
     _numerics,
+    _astray,
     _wild,
     _samples,
     _density,

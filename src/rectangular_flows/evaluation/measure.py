@@ -17,13 +17,13 @@ from ..errors import NumericalError
 from ..manifold.ambient import unit_log_det
 from ..metrics.arrays import Array
 from ..metrics.dimension import DuplicateRowsWarning, maximum_likelihood
-from ..metrics.pieces import count_pieces, crowding, link_length, usual_distance
+from ..metrics.pieces import count_pieces, crowding, link_length, off_planes, usual_distance
 from ..metrics.two_sample import classifier_two_sample, equally_many, sliced_wasserstein
 from .columns import Levels
 from .verdict import ENOUGH, Density, Kept, Numerics, Samples, Shape, Verdict
 
 _KNOWN_ROWS, _HELD_OUT_ROWS, _GRAPH_ROWS, _JACOBIANS = 5_000, 2_000, 1_000, 200
-_TREES = 40
+_TREES, _PLANES = 40, 500
 _FAR = 2.0  # times the usual distance from known rows
 _KEPT_95 = 0.05
 
@@ -194,7 +194,7 @@ def _shape(flow: Model, y: Tensor, y_new: Tensor, samples: Array, step: float, s
     data = train[:_GRAPH_ROWS]
     data = data[: len(samples)] if ENOUGH <= len(samples) < len(data) else data
     length = max(link_length(data), 1.5 * step)
-    some = train[:_HELD_OUT_ROWS]
+    some, some_new = train[:_HELD_OUT_ROWS], rows[:_PLANES]
     factor = np.linalg.svd(some - some.mean(axis=0), full_matrices=False)
     gaussian = np.random.default_rng(seed).normal(size=(len(some), len(factor[1]))) * factor[1] @ factor[2]
     return Shape(
@@ -207,6 +207,7 @@ def _shape(flow: Model, y: Tensor, y_new: Tensor, samples: Array, step: float, s
         samples=_GRAPH_ROWS,
         dimension=_dimension(some),
         dimension_gaussian=_dimension(gaussian),
+        planes=float(off_planes(some_new, train, flow.latent_dim).sum() / np.square(some_new - centre).sum()),
     )
 
 

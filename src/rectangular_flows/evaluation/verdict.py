@@ -80,6 +80,8 @@ class Shape:
     """The intrinsic dimension of the data by nearest neighbours."""
     dimension_gaussian: float
     """The same estimate for a Gaussian with the covariance of the data: less than D, by its bias."""
+    planes: float = nan
+    """Share of the variance of held-out rows that planes of d dimensions through their neighbours lose."""
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,8 @@ def lines(v: Verdict) -> list[tuple[str, str]]:
                 f"{_percent(k.share)} ± {100 * k.standard_error:.1g}; PCA with as many dimensions {_percent(k.pca)}",
             )
         )
+        if v.shape is not None and v.shape.planes == v.shape.planes:
+            found.append(("… planes through neighbours", _percent(1 - v.shape.planes)))
         worst = sorted(k.columns.items(), key=lambda item: item[1])[:_WORST]
         if worst:
             found.append(("… least", ", ".join(f"{name} {_percent(share)}" for name, share in worst)))

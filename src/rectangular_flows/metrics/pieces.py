@@ -1,4 +1,4 @@
-r"""The shape of a cloud of points by the distances of neighbours: its pieces, and points that lie where no others do."""
+r"""The shape of a cloud of points by its neighbours: its pieces, points that lie where no others do, how flat it is."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from sklearn.neighbors import NearestNeighbors
 
 from ..partition import LINK, NEIGHBOUR, USUAL, linked
 from .arrays import Array, same_columns
+
+_CELLS = 2**24  # of the largest array at a time
 
 
 def crowding(points: ArrayLike, reference: ArrayLike | None = None) -> Array:
@@ -52,3 +54,38 @@ def count_pieces(points: ArrayLike, length: float) -> int:
 def link_length(points: ArrayLike) -> float:
     """How far apart neighbours in one piece may lie: three times the usual distance from the third nearest of them."""
     return LINK * usual_distance(crowding(points))
+
+
+def off_planes(points: ArrayLike, reference: ArrayLike, dimension: int) -> Array:
+    """Squared distance of every point from the plane through its neighbours, (N,).
+
+    The neighbours are the nearest hundredth of the reference points, at least 2d + 8; the plane has their mean and their d
+    first principal directions. What is left is noise, and how much the cloud bends within that neighbourhood.
+
+    Args:
+        points: (N, D).
+        reference: (R, D), other points.
+        dimension: d, of the plane.
+
+    Example:
+        >>> angle = np.arange(0.0, 6.28, 0.005)
+        >>> circle = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        >>> bool(off_planes(circle[:1] * 1.1, circle, 1)[0].round(3) == 0.01)
+        True
+    """
+    x, y = same_columns(1, points=points, reference=reference)
+    count = min(max(2 * dimension + 8, len(y) // 100), len(y))
+    near = NearestNeighbors(n_neighbors=count).fit(y)
+    step = max(1, _CELLS // (count * x.shape[1]))
+    found = [np.zeros(0)]
+    for part in (x[i : i + step] for i in range(0, len(x), step)):
+        around = y[near.kneighbors(part, return_distance=False)]
+        centre = around.mean(axis=1)
+        around = around - centre[:, None]
+        value, vector = np.linalg.eigh(around @ around.transpose(0, 2, 1))  # of neighbours, fewer than columns may be
+        value, vector = value[:, -dimension:], vector[:, :, -dimension:]
+        off = part - centre
+        along = np.einsum("nd,nkd,nkj->nj", off, around, vector, optimize=True)
+        along = np.square(along) / np.where(value > 1e-12 * value[:, -1:], value, np.inf)
+        found.append(np.maximum(np.square(off).sum(axis=1) - along.sum(axis=1), 0))
+    return np.concatenate(found)
