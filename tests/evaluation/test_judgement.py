@@ -111,6 +111,7 @@ def test_a_manifold_astray():
     assert first(**far, charts=3)[2].startswith("try --charts 6,")
     assert first(**far, latent_dim=5) is None  # as many as there are columns
     assert first(kept={"share": 0.5}, shape={"planes": 0.002})[0] == "undertrained"
+    assert [fault.name for fault in faults(changed(**far, train=9))] == ["rows"]  # more charts would not help
 
 
 def test_the_parts_of_the_data_are_bridged():

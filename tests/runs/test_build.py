@@ -21,6 +21,12 @@ def model(**values):
     return FitSettings.from_flat(values).model
 
 
+def test_a_mixture_chosen_by_the_rows_has_no_more_components_than_they_allow():
+    for rows, charts, expected in ((90, 1, 6), (300, 1, 8), (10, 1, 1), (300, 4, 2)):
+        flow = build_flow(model(latent_dim=2, hidden=(8,), latent="auto", charts=charts), ROWS[:rows], seed=0)
+        assert [chart.latent.components for chart in flow.charts] == [expected] * charts
+
+
 @pytest.mark.parametrize("mixing", ["none", "permutation", "lu", "free"])
 def test_the_start_is_the_best_linear_subspace(mixing):
     chosen = model(latent_dim=2, hidden=(8,), layers=5, mixing=mixing, pca=True, standardise=False)

@@ -20,9 +20,8 @@ from torch import Tensor, nn
 from ..errors import RankDeficientError, check_finite, warn
 from ..flows.spaces import EMBEDDED, Embedding, Space, sphere_frame, unit
 from .base import Density, draw_normal
-from .mixture import FewerComponentsWarning
+from .mixture import FewerComponentsWarning, most_components
 
-_LEAST_POINTS = 5  # for each component and dimension, where it starts
 _ROUNDS, _ROWS = 100, 10_000
 _LEAST_KAPPA = 1e-3
 _MOST_DOUBLINGS = 5  # of the number of components, from one
@@ -116,7 +115,7 @@ class ClosedMixture(Density):
                 "smaller latent space."
             )
         v = (v - mean) / scale
-        known = min(self.components, max(1, len(v) // (_LEAST_POINTS * (self._space.dimension + 1))))
+        known = min(self.components, most_components(len(v), self._space.dimension))
         if known < self.components:
             warn(
                 FewerComponentsWarning,
@@ -149,8 +148,8 @@ class ClosedMixture(Density):
             like: a mixture whose number of components is taken as it is.
         """
         rows, held_out = rows.detach().cpu().double(), held_out.detach().cpu().double()
-        size = _LEAST_POINTS * (Space.of(space).dimension + 1)
-        counts = [2**i for i in range(_MOST_DOUBLINGS + 1) if not i or len(rows) >= size * 2**i]
+        most = most_components(len(rows), Space.of(space).dimension)
+        counts = [2**i for i in range(_MOST_DOUBLINGS + 1) if 2**i <= most]
         best, best_score = None, -math.inf
         for count in counts if like is None else [like.components]:
             density = cls(space, count, seed).double()

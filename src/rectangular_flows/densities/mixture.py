@@ -37,6 +37,16 @@ class FewerComponentsWarning(UserWarning):
     """There are too few points for all components of a mixture: some start as one and the same."""
 
 
+def most_components(points: int, dimension: int) -> int:
+    """As many as so many points in so many dimensions can start, at least one.
+
+    Example:
+        >>> most_components(90, 2), most_components(3, 2)
+        (6, 1)
+    """
+    return max(1, points // (_LEAST_POINTS * (dimension + 1)))
+
+
 class MixtureDensity(Density):
     """A mixture of K Gaussians with full covariances.
 
@@ -133,8 +143,7 @@ class MixtureDensity(Density):
                 f"{int(constant.sum())} of {self.features} coordinates of the {len(rows)} points that a mixture starts from "
                 "are constant. Give more points, or a smaller latent dimension."
             )
-        most = max(1, len(rows) // (_LEAST_POINTS * (self.features + 1)))
-        known = min(self.components, most)
+        known = min(self.components, most_components(len(rows), self.features))
         if known < self.components:
             warn(
                 FewerComponentsWarning,

@@ -139,7 +139,7 @@ def _unbent(v: Verdict) -> Fault | None:
 
 
 def _astray(v: Verdict) -> Fault | None:
-    if v.kept is None or v.shape is None or not astray(v) or unbent(v) or loses_much(v):
+    if v.kept is None or v.shape is None or not astray(v) or unbent(v) or loses_much(v) or _rows(v):
         return None
     what = (
         f"the manifold has not found the shape of the data: it loses {_small(1 - v.kept.share)} of the variance, and planes "

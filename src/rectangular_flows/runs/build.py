@@ -14,6 +14,7 @@ from .. import flows
 from ..atlas import Atlas, Model
 from ..data.periodic import PeriodicColumn
 from ..data.rows import Rows, shuffled, take
+from ..densities.mixture import most_components
 from ..densities.registry import FEW_ROWS, FEW_ROWS_CLOSED, LATENTS, latent_on
 from ..flows.allowance import Allowance, AllowanceError
 from ..flows.periodic import order_on
@@ -73,11 +74,15 @@ def build_flow(
         torch.manual_seed(seed)
         chosen = settings.ambient.settings
         shared = {"scale": settings.scale.name, **vars(settings.scale.settings), "zero_init": settings.zero_init}
-        name = settings.latent.name
+        name, own_settings = settings.latent.name, settings.latent.settings
         space = _space(settings, dim, train.shape[1], len(periodic))
         if name == "auto":
             few = FEW_ROWS if space.flat or (periodic and dim > _FEW_ANGLES) else FEW_ROWS_CLOSED
             name = "mixture" if len(train) < few or "sphere" in space.factors else "spline"
+            many = isinstance(settings.charts, int) and settings.charts > 1
+            part = len(train) // (2 * int(settings.charts)) if many else len(train)  # parts of the rows are uneven
+            most = most_components(part, space.dimension)
+            own_settings = replace(own_settings, latent_components=min(own_settings.latent_components, most))
         latent, count = LATENTS[name], settings.charts
         if isinstance(count, str):
             raise ValueError("no number of charts: give --charts, 1 for one chart")
@@ -89,7 +94,7 @@ def build_flow(
         def made() -> RectangularFlow:
             own = copy.deepcopy(units)
             ambient, outer, pad = make(chosen, shared, own, train, space)
-            density = latent_on(name, settings.latent.settings, space)
+            density = latent_on(name, own_settings, space)
             named = None if space.flat else str(space)
             return RectangularFlow(ambient, density, outer, pad=pad, latent_space=named)
 
