@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from torch import Tensor
 from ..atlas import Atlas, Model
 from ..data.columns import UsedColumns
 from ..data.tables import check_spread, spread_of
-from ..errors import LeftOutWarning, OverflowWarning, warn
+from ..errors import OverflowWarning, warn
 from ..evaluation.explain import Explanation, explain
 from ..evaluation.measure import measure
 from ..evaluation.scores import SCORES, calibrate, score_rows
@@ -30,6 +29,7 @@ from ..training import fit
 from ..training.setup import threads_for
 from .fitting import dimension_of, periodic_of, settings_of, split_rows, with_charts
 from .frames import Array, as_frame, is_frame, refuse_masked
+from .left_out import Broken, used_in
 from .saving import load_estimator, save_estimator
 
 _SUMMARY_ROWS = 2_000  # held-out rows kept for it
@@ -188,19 +188,9 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         refuse_masked(X, "X")
         values: Array = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)
         if reset:
-            self._used = self._used_in(values)
+            self._used = used_in(values, self._names, bool(self.periodic))
             check_spread(spread_of(values, values[0]), self._names, "X")
         return values
-
-    def _used_in(self, values: Array) -> UsedColumns:
-        used = UsedColumns.of(values)
-        if used.all:
-            return used
-        reasons = used.reasons(self._names)
-        if self.periodic or len(used.kept) < 2:
-            raise ValueError(f"expected columns of X that vary and differ from each other; {reasons}. Leave them out")
-        warn(LeftOutWarning, f"columns of X are left out: {reasons}")
-        return used
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[no-untyped-call]
@@ -238,7 +228,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """Squared distance of every row from its projection, in the units of X, (N,); infinite where that overflows."""
         values = self._values(X)
         found = self._apply(self.flow_.reconstruction_error, self._as_rows(values))
-        return np.nan_to_num(found + self._left_out_error(values), nan=np.inf, posinf=np.inf)
+        return np.nan_to_num(found + self._broken(values).error, nan=np.inf, posinf=np.inf)
 
     def _coordinates(self, Z: ArrayLike) -> Tensor:
         """Coordinates on the manifold, checked."""
@@ -282,24 +272,11 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         found = score_rows(self.flow_, self._as_rows(values), check=True)
         usual = [name for name, score in SCORES.items() if score.applies(self.flow_, calibration)]
         scores = {name: SCORES[name](found, calibration) for name in names or usual}
-        surprise = self._surprise(values)
-        if "outlier_score" in scores:
-            scores["outlier_score"] = scores["outlier_score"] + surprise
-        if "p_value" in scores and calibration is not None:
-            scores["p_value"] = calibration.p_value(calibration.outlier_score(found) + surprise)
-        if "log_density_ambient" in scores:
-            scores["log_density_ambient"] = scores["log_density_ambient"] - surprise
-        if "reconstruction_error" in scores:
-            scores["reconstruction_error"] = scores["reconstruction_error"] + self._left_out_error(values)
-        return scores
+        unusual = calibration.outlier_score(found) if "p_value" in scores and calibration is not None else None
+        return self._broken(values).added(scores, calibration, unusual)
 
-    def _surprise(self, values: Array) -> Array:
-        """Of every row, log(n + 2) nats for each column left out whose rule it breaks: n rows did not (Laplace's rule)."""
-        return (self._used.off(values) != 0).sum(axis=1) * math.log((self._trained_on or 0) + 2)
-
-    def _left_out_error(self, values: Array) -> Array:
-        """Squared distance of every row from where the columns left out belong."""
-        return np.asarray(np.square(self._used.off(values)).sum(axis=1))
+    def _broken(self, values: Array) -> Broken:
+        return Broken(self._used, values, self._trained_on)
 
     def score_samples(self, X: ArrayLike) -> Array:
         """Log-density of the projection of every row, (N,)."""
@@ -326,9 +303,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """
         values = self._values(X)
         found: Explanation = explain(self.flow_, self.calibration_, self._as_rows(values), self._used_names)
-        if not self._used.all and self.calibration_ is not None:
-            found = found.with_columns(self._used, values, self._names, self._surprise(values))
-            found = replace(found, p_value=self.calibration_.p_value(found.score))
+        found = self._broken(values).explained(found, self._names, self.calibration_)
         if not is_frame(X):
             return found
         columns = {"outlier_score": found.score, **found.table(difference=True)}
