@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.base import clone
@@ -202,6 +204,20 @@ def test_columns_that_tell_no_rows_apart_are_left_out(tmp_path):
     assert (why["why_k"][7:] > 1).all()
     assert why["why_again"][8] == why["why_k"][8]
     assert (why["difference_k"].tolist(), why["difference_again"][8]) == ([0] * 7 + [0.5, 2], 1)
+
+
+def test_a_column_that_varies_in_a_row_that_is_not_trained_on():
+    X = np.column_stack([helix(60), np.zeros(60)])
+    lone = [rnf.RectangularFlowEstimator(**QUICK, random_state=0) for _ in range(20)]
+    warned = 0
+    for row, estimator in enumerate(lone):  # a fifth of the rows is held out
+        X[:, 3] = np.arange(60) == row
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            estimator.fit(X)
+        warned += any("'x4' holds one value" in str(one.message) for one in found)
+        assert np.isfinite(estimator.score(X))
+    assert 0 < warned < 20
 
 
 def test_clones_and_repr():

@@ -49,8 +49,12 @@ def test_nothing_is_lost(kinds, rows):
 
 def test_a_table_without_them():
     values = np.random.default_rng(0).normal(size=(30, 3)) * [1, 0, 1] + 4
-    table, note = used_columns(Table(values, ("a", "b", "c"), "f"))
+    table, note = used_columns(Table(values, ("a", "b", "c"), "f"), np.arange(30))
     assert (table.columns, note) == (("a", "c"), "left out: 'b' holds one value")
     np.testing.assert_array_equal(table.values, values[:, [0, 2]])
     same = Table(values[:, [0, 2]], ("a", "c"), "f")
-    assert used_columns(same) == (same, "")
+    assert used_columns(same, np.arange(30)) == (same, "")
+    values[7, 1] = 1.0  # where no row is trained on
+    train = np.random.default_rng(0).permutation(np.delete(np.arange(30), 7))
+    assert used_columns(Table(values, ("a", "b", "c"), "f"), train)[0].columns == ("a", "c")
+    assert used_columns(Table(values, ("a", "b", "c"), "f"), np.arange(9))[1] == ""

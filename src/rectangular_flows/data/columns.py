@@ -36,8 +36,8 @@ class UsedColumns:
     copies: dict[int, int]
 
     @classmethod
-    def of(cls, rows: Array) -> UsedColumns:
-        """Of rows (N, D), read a part at a time."""
+    def of(cls, rows: Any) -> UsedColumns:
+        """Of rows of an array, (N, D), N ≥ 1, read a part at a time."""
         first = np.asarray(rows[0])
         varies = np.zeros(len(first), dtype=bool)
         digests = [hashlib.blake2b(digest_size=16) for _ in first]

@@ -29,6 +29,7 @@ from ._table_file import TableFile as TableFile
 from ._writing import Write, table_writer
 from ._writing import check_room as check_room
 from .columns import UsedColumns
+from .rows import pick
 
 _TEXT = (".csv", ".tsv", ".txt", ".dat")
 _SUPPORTED = ".csv, .tsv, .txt, .dat (each also .gz), .npy, .npz, .parquet"
@@ -226,10 +227,10 @@ def check_table(table: Table, latent_dim: int | None, periodic: bool = False) ->
     check_spread(spread, table.columns, f"'{table.source}'")
 
 
-def used_columns(table: Table) -> tuple[Table, str]:
-    """The table without columns that hold one value or repeat another, and a note of them."""
-    used = UsedColumns.of(table.values) if len(table.values) else None
-    if used is None or used.all or not used.kept:
+def used_columns(table: Table, train: Array) -> tuple[Table, str]:
+    """The table without columns that hold one value or repeat another in the rows to train on, and a note of them."""
+    used = UsedColumns.of(pick(table.values, np.sort(train)))  # a file is read in its order
+    if used.all or not used.kept:
         return table, ""
     return match_columns(table, [table.columns[i] for i in used.kept]), f"left out: {used.reasons(table.columns)}"
 

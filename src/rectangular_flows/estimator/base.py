@@ -27,7 +27,7 @@ from ..runs.build import build_flow, without_reconstruction
 from ..runs.calibration import Calibration
 from ..training import fit
 from ..training.setup import threads_for
-from .fitting import dimension_of, periodic_of, settings_of, split_rows, with_charts
+from .fitting import check_rows, dimension_of, periodic_of, settings_of, split_rows, with_charts
 from .frames import Array, as_frame, is_frame, refuse_masked
 from .left_out import Broken, used_in
 from .saving import load_estimator, save_estimator
@@ -130,14 +130,16 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Learn the manifold and the density from the rows of X, (N, D). y is not used."""
-        rows = self._rows(X, reset=True)
-        share = self.validation_fraction
+        values, share = self._values(X, reset=True), self.validation_fraction
         if share != "auto" and (isinstance(share, str) or not 0 < share < 1):
             raise ValueError(f"expected 0 < validation_fraction < 1, or 'auto'; got {share!r}")
         seed = int(check_random_state(self.random_state).randint(2**31))
+        kept, held_out = split_rows(len(values), share, seed)
+        self._used = used_in(values[kept], self._names, bool(self.periodic))  # those of all rows may not vary in these
+        rows, train, validation = (self._as_rows(part) for part in (values, values[kept], values[held_out]))
         periodic = periodic_of(self, rows, self._used_names)
         self.latent_dim_ = dimension_of(self, rows, seed, periodic)
-        train, validation = split_rows(rows, share, self.latent_dim_, seed)
+        check_rows(len(train), len(rows), self.latent_dim_)
         settings = settings_of(self, seed, self.latent_dim_)
         if periodic:
             whole = without_reconstruction(settings.training, self.latent_dim_, rows.shape[1])
@@ -174,12 +176,12 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
 
         return TrainingDisplay(Console(stderr=True), type(self).__name__, quiet=not self.verbose)
 
-    def _rows(self, X: ArrayLike, reset: bool = False) -> Tensor:
+    def _rows(self, X: ArrayLike) -> Tensor:
         """The columns that the model sees, in float64: training and scoring round them, having looked at them."""
-        return self._as_rows(self._values(X, reset))
+        return self._as_rows(self._values(X))
 
     def _as_rows(self, values: Array) -> Tensor:
-        return torch.from_numpy(np.array(self._used.pick(values)))
+        return torch.from_numpy(np.array(self._used.pick(values), order="C"))
 
     def _values(self, X: ArrayLike, reset: bool = False) -> Array:
         """All columns, checked."""
@@ -188,7 +190,6 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         refuse_masked(X, "X")
         values: Array = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)
         if reset:
-            self._used = used_in(values, self._names, bool(self.periodic))
             check_spread(spread_of(values, values[0]), self._names, "X")
         return values
 

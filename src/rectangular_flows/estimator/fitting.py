@@ -14,6 +14,7 @@ from ..data.periodic import PeriodicColumn, periodic_columns
 from ..data.rows import shuffled
 from ..flows.spaces import Space
 from ..settings import DEFAULT_PRESET, FitSettings, read_preset
+from .frames import Array
 
 if TYPE_CHECKING:
     from .base import RectangularFlowEstimator
@@ -67,17 +68,20 @@ def dimension_of(
     return int(given)
 
 
-def split_rows(rows: Tensor, share: float | Literal["auto"], latent_dim: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Rows to train on, in their order, and rows that validate, at random."""
-    order = shuffled(len(rows), seed)
-    held_out = max(1, validation_rows(len(rows)) if isinstance(share, str) else round(share * len(rows)))
-    train = rows[order[held_out:].sort().values]
-    if len(train) <= latent_dim:
+def split_rows(count: int, share: float | Literal["auto"], seed: int) -> tuple[Array, Array]:
+    """Which of so many rows to train on, in their order, and which validate, at random."""
+    order = shuffled(count, seed).numpy()
+    held_out = max(1, validation_rows(count) if isinstance(share, str) else round(share * count))
+    return np.sort(order[held_out:]), order[:held_out]
+
+
+def check_rows(train: int, count: int, latent_dim: int) -> None:
+    """Refuse too few rows to train on, of so many."""
+    if train <= latent_dim:
         raise ValueError(
-            f"expected more rows to train on than latent_dim = {latent_dim}; got n_samples = {len(rows)}, of "
-            f"which {held_out} validate. Give more rows, or a smaller latent_dim"
+            f"expected more rows to train on than latent_dim = {latent_dim}; got n_samples = {count}, of "
+            f"which {count - train} validate. Give more rows, or a smaller latent_dim"
         )
-    return train, rows[order[:held_out]]
 
 
 def validation_rows(rows: int) -> int:

@@ -98,9 +98,12 @@ def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int, *, 
 
 def _table(settings: DataSettings, latent_dim: int | str | None, seed: int, known: Known | None) -> Prepared:
     table = whole = _first_table(settings, known)
+    parts = {name: getattr(settings, f"{name}_data") for name in ("validation", "test")}
+    shares = {name: 0.0 if path is not None else getattr(settings, f"{name}_fraction") for name, path in parts.items()}
+    split = dict(zip(("train", *parts), split_rows(len(table.values), **shares, seed=seed), strict=True))
     left_out = ""
     if known is None and not settings.sphere and not settings.periodic:  # angles are named: their user means them
-        table, left_out = used_columns(table)
+        table, left_out = used_columns(table, split["train"])
     degrees = table.degrees if isinstance(table, SphereTable) else ()
     periodic = (
         periodic_columns(settings.periodic, table.values, table.columns, f"'{table.source}'")
@@ -109,7 +112,6 @@ def _table(settings: DataSettings, latent_dim: int | str | None, seed: int, know
     )
     check_table(table, latent_dim if isinstance(latent_dim, int) else None, bool(periodic))
     known = Known(table.columns, degrees if settings.sphere else None)
-    parts = {name: getattr(settings, f"{name}_data") for name in ("validation", "test")}
     given = {
         name: read_matching(path, known, settings.drop_invalid).values
         for name, path in parts.items()
@@ -119,9 +121,7 @@ def _table(settings: DataSettings, latent_dim: int | str | None, seed: int, know
         raise ValueError(
             f"expected at least two rows to validate with; '{settings.validation_data}' has 1. Give more rows"
         )
-    shares = {name: 0.0 if name in given else getattr(settings, f"{name}_fraction") for name in parts}
-    split = zip(("train", *parts), split_rows(len(table.values), **shares, seed=seed), strict=True)
-    rows = {name: given[name] if name in given else pick(table.values, index) for name, index in split}
+    rows = {name: given[name] if name in given else pick(table.values, index) for name, index in split.items()}
     dropped = f"{table.dropped} rows with missing or infinite values were dropped" if table.dropped else ""
     unnamed = "" if table.named or degrees or Path(table.source).suffix.lower() == ".npy" else "no header was found"
     unnamed = unnamed and f"{unnamed}: the columns are {whole.columns[0]} to {whole.columns[-1]}"
