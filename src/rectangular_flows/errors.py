@@ -76,3 +76,7 @@ class OverflowWarning(UserWarning):
 
 class LeftOutWarning(UserWarning):
     """Columns hold one value or repeat another, and the model leaves them out; or rows differ in them after all."""
+
+
+class TroubleWarning(UserWarning):
+    """Training met numerical trouble again and again, and ended with the best weights that it had found."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..atlas import Model
 from ..data.rows import Rows, mix, shuffled, take
-from ..errors import NonFiniteError, NumericalError
+from ..errors import NonFiniteError, NumericalError, TroubleWarning, warn
 from ..volume import Auto
 from .atlas import objective_of, settle
 from .average import Average
@@ -41,6 +41,11 @@ Watcher = Callable[[Run], None]
 
 _START_ROWS = 40_000
 _DONE = "all epochs done"
+_MOST_TROUBLES = 3
+
+
+class TroubleError(Exception):
+    """Steps failed numerically once too often."""
 
 
 class Loop:
@@ -119,6 +124,12 @@ class Loop:
                     self._epoch(on_step, on_epoch)
                     if progress.finished:
                         self._save()
+            except TroubleError:
+                progress.finished = (
+                    f"numerical trouble {progress.troubles} times, the last in epoch {progress.epoch + 1}"
+                )
+                warn(TroubleWarning, f"training ended early: {progress.finished}. The flow has {progress.best_weights}")
+                self._save()
             except PeerError:
                 self._save()  # the step in which another process failed left no trace
                 raise
@@ -227,20 +238,38 @@ class Loop:
             parameter.grad = None
         self.objective.beta = self.progress.beta
         counts = part == "all" and weight > 0
-        if counts and self.chooser is not None and self.chooser.looks(self.progress):
-            whole = take(self.train, batch, self.held_out.device, self.held_out.dtype)  # all processes choose alike
-            if self.chooser.step(self.progress, whole, self.optimiser):
-                self.rows_at_once = self._rows_within()
-        parts = self._parts(batch)
-        seed_everything(mix(self.config.seed, self.progress.step, 0), self.world.device)  # in all processes alike
         try:
+            if counts and self.chooser is not None and self.chooser.looks(self.progress):
+                whole = take(self.train, batch, self.held_out.device, self.held_out.dtype)  # all processes choose alike
+                if self.chooser.step(self.progress, whole, self.optimiser):
+                    self.rows_at_once = self._rows_within()
+            parts = self._parts(batch)
+            seed_everything(mix(self.config.seed, self.progress.step, 0), self.world.device)  # in all processes alike
             terms = backward_in_parts(self.objective, parts, weight, part, self.world)
             norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
             if not bool(torch.isfinite(terms.loss) & torch.isfinite(norm)):
                 raise NonFiniteError(f"the loss is {float(terms.loss):.3g} and its gradient's norm {float(norm):.3g}.")
         except NumericalError as error:
-            raise self._failure(error) from error
+            if not self._recovers():
+                raise self._failure(error) from error
+            return None
         return terms, norm
+
+    def _recovers(self) -> bool:
+        """After numerical trouble: go on from averaged weights at a lower rate; after too much of it, end with the best.
+
+        Only where training adapts by itself: ``target_error = "auto"``, the default of tables. Others are to see the error.
+        """
+        progress = self.progress
+        if self.config.target_error != "auto" or self.world.size > 1 or not self.run.best_weights:
+            return False
+        progress.troubles += 1
+        if progress.troubles > _MOST_TROUBLES:
+            raise TroubleError
+        self.average.swap()
+        self.average.restart()
+        self.optimiser = make_optimiser(self.flow, self.config)  # without the momentum of other weights
+        return True
 
     def _step(self, terms: Terms, norm: Tensor) -> None:
         progress, config = self.progress, self.config

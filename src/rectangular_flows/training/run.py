@@ -85,6 +85,8 @@ class Progress:
     sums: dict[str, float] = field(default_factory=dict)
     volume: dict[str, Any] = field(default_factory=dict)
     """What ``volume = "auto"`` has measured and chosen."""
+    troubles: int = 0
+    """Steps that failed numerically, after each of which the learning rate is lower."""
 
     @property
     def choice(self) -> Choice | None:
@@ -124,12 +126,16 @@ class Progress:
 
     def failure(self, error: NumericalError, restored: bool) -> NonFiniteError:
         """What to raise after a numerical failure in the current step, its best weights having been restored or not."""
-        best = f"its best weights again (epoch {self.best_epoch})"
         return NonFiniteError(
             f"training stopped in epoch {self.epoch + 1}, step {self.step + 1}: {error} The flow has "
-            f"{best if restored else 'the weights from before that step, which are finite'}. Try a lower learning_rate, "
-            "clip (say 5), warm_up, a bounded log-scale (scale='tanh'), or dtype='float64'."
+            f"{self.best_weights if restored else 'the weights from before that step, which are finite'}. Try a lower "
+            "learning_rate, clip (say 5), warm_up, a bounded log-scale (scale='tanh'), or dtype='float64'."
         )
+
+    @property
+    def best_weights(self) -> str:
+        """Those of which epoch are the best."""
+        return f"its best weights again (epoch {self.best_epoch})"
 
     def add(self, **values: float) -> None:
         """Add to the means of the current line of the history."""

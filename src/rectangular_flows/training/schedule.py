@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _PASSES: dict[str, tuple[Part, ...]] = {"ml": ("all",), "two-step": ("likelihood", "reconstruction")}
 _LATENT_PASSES: tuple[Part, ...] = ("likelihood",)
+AFTER_TROUBLE = 0.3  # of the learning rate that is left after a numerical trouble
 _RISE = 0.3  # share of a one-cycle schedule that goes up
 _START, _END = 1 / 25, 1e-4  # of the peak, at the ends of a one-cycle schedule
 _LIKELIHOOD, _ALONE, _COLUMNS = 2.0, 0.3, 0.7  # cost of a step, over that of one of the reconstruction alone; see work
@@ -174,8 +175,8 @@ class Plan:
         return likelihood_weight(self.config, self._now(progress), self.steps_per_epoch)
 
     def rate(self, progress: Progress) -> float:
-        """The learning rate of the current step."""
-        return learning_rate(self.config, self._now(progress), progress.latent_from)
+        """The learning rate of the current step, lower after every numerical trouble."""
+        return AFTER_TROUBLE**progress.troubles * learning_rate(self.config, self._now(progress), progress.latent_from)
 
     def _now(self, progress: Progress) -> float:
         passed = progress.turn == len(self.passes(progress))  # validating: what the last step had
