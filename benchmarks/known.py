@@ -4,7 +4,7 @@
 spread, and fits ``RectangularFlowEstimator`` with its defaults and the true latent dimension. Without noise the log-density
 of 2,000 other points is compared with the truth: their correlation, and the mean difference, an estimate of
 KL(true‖model). A verdict is right where it is good and the
-density is near the truth, a correlation above 0.9 and a KL below 0.1 in size, or where neither is so.
+fit is near the truth, |KL| below 0.1 and the mean distance of true points below 5 % of their spread, or where neither is so.
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ def judge(name: str, noise: float, seed: int) -> dict[str, Any]:
     fine = np.isfinite(learned)
     found["correlation"] = float(np.corrcoef(learned[fine], test[1][fine])[0, 1])
     found["kl"] = float((test[1] - learned)[fine].mean())
+    found["spread"] = float(np.sqrt(test[0].var(axis=0).mean()))
     found["distance"] = float(np.sqrt(model.reconstruction_error(test[0])).mean())
     return found
 
@@ -121,7 +122,7 @@ def table(kept: dict[str, Any]) -> str:
     for case, many in cases.items():
         judged = [(Verdict.from_numbers(one["verdict"]), one) for one in many]
         said = Counter("good" if v.good else ", ".join(fault.name for fault in v.faults) for v, _ in judged)
-        right = sum(v.good == (one["correlation"] > 0.9 and abs(one["kl"]) < 0.1) for v, one in judged)
+        right = sum(v.good == (abs(one["kl"]) < 0.1 and one["distance"] < NOISE * one["spread"]) for v, one in judged)
         means = (f"{np.mean([found[n] for found in many]):.3g}" for n in names)
         rows.append(
             [case, *means, "; ".join(f"{count} × {text}" for text, count in said.items()), f"{right} of {len(many)}"]

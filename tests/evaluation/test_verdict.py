@@ -202,10 +202,9 @@ def test_a_curve_has_fewer_dimensions_than_its_gaussian():
 def test_planes_lie_nearer_than_a_manifold_astray():
     rows = arc(1600, 4, 0.002)
     found = measure(flat(1, 2), rows[::2], rows[1::2])
-    y, new = (
-        flat(1, 2).to_model_units(torch.from_numpy(part).float()).double().numpy() for part in (rows[::2], rows[1::2])
-    )
-    off = off_planes(new[:500], y, 1).sum() / np.square(new[:500] - y.mean(axis=0)).sum()
+    y, new = rows[::2], rows[1::2]
+    reach = 2 * np.sqrt(np.square(new[:500, 1]).mean())  # the manifold is the first axis
+    off = off_planes(new[:500], y, 1, reach).sum() / np.square(new[:500] - y.mean(axis=0)).sum()
     assert found.shape.planes == pytest.approx(off, rel=1e-4)
     assert found.shape.planes < 0.01
     assert 1 - found.kept.share > 0.1

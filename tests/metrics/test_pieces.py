@@ -40,11 +40,13 @@ def test_one_piece_is_one_piece_and_two_are_two(seed):
     assert count_pieces(rings, link_length(rings)) == 2
 
 
-@pytest.mark.parametrize(("rows", "columns", "dimension"), [(300, 3, 1), (300, 3, 2), (150, 40, 4), (2500, 5, 3)])
-def test_planes_through_neighbours_against_their_singular_vectors(rows, columns, dimension, monkeypatch):
+@pytest.mark.parametrize(("rows", "columns", "dimension"), [(300, 3, 1), (300, 3, 2), (150, 40, 4), (900, 5, 3)])
+@pytest.mark.parametrize("reach", [0.0, 1.5, 100.0])
+def test_planes_through_neighbours_against_their_singular_vectors(rows, columns, dimension, reach, monkeypatch):
     random = np.random.default_rng(rows)
     y, x = random.normal(size=(rows, columns)), random.normal(size=(7, columns))
-    count = max(2 * dimension + 8, rows // 100)
+    within = int(np.median((cdist(x, y) <= reach).sum(axis=1)))
+    count = max(2 * dimension + 8, min(within, rows // 4))
     expected = []
     for point in x:
         near = y[np.argsort(np.linalg.norm(y - point, axis=1))[:count]]
@@ -53,7 +55,16 @@ def test_planes_through_neighbours_against_their_singular_vectors(rows, columns,
         expected.append(np.square(off - off @ directions.T @ directions).sum())
     for cells in (pieces._CELLS, 1):
         monkeypatch.setattr(pieces, "_CELLS", cells)
-        np.testing.assert_allclose(off_planes(x, y, dimension), expected, rtol=1e-8)
+        np.testing.assert_allclose(off_planes(x, y, dimension, reach), expected, rtol=1e-8)
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.15, 0.3])
+def test_planes_beyond_the_noise_lose_the_noise(noise):
+    angle, random = RANDOM.uniform(0, 4.5, 4000), np.random.default_rng(1)
+    rows = np.stack([np.cos(angle), np.sin(angle)], axis=1) / 0.7 + noise * random.normal(size=(4000, 2))
+    near, beyond = (off_planes(rows[:300], rows[300:], 1, reach).mean() / noise**2 for reach in (0.0, 2 * noise))
+    assert near < 0.2  # planes of neighbours that are nearer than the noise say nothing about it
+    assert 0.35 < beyond < 1.1
 
 
 def test_nothing_is_off_a_plane_of_all_its_directions():

@@ -3,6 +3,7 @@ from .closed_mixture import ClosedMixture
 from .closed_splines import ClosedSplines
 from .columnwise import ColumnwiseDensity
 from .flow import FlowDensity, as_density
+from .kernels import KernelDensity
 from .mixture import FewerComponentsWarning, MixtureDensity
 from .registry import LATENTS, LatentKind, latent_on, register_latent
 from .scatter import Coordinates, Scatter
@@ -18,6 +19,7 @@ __all__ = [
     "Density",
     "FewerComponentsWarning",
     "FlowDensity",
+    "KernelDensity",
     "LatentKind",
     "MixtureDensity",
     "Scatter",

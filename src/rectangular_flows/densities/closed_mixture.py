@@ -76,7 +76,7 @@ class ClosedMixture(Density):
         total = self.logits.log_softmax(dim=0).expand(len(v), -1)
         for i, (name, place) in enumerate(self._space.places(EMBEDDED)):
             centre, log_kappa = self.centres[:, place], self.log_precision[:, i]
-            total = total + _LOG_PROB[name](v[:, None, place], centre, log_kappa)
+            total = total - 0.5 * log_kappa.exp() * squares(name, v[:, place], centre) + HEIGHTS[name](log_kappa)
         return total
 
     def log_prob(self, z: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ class ClosedMixture(Density):
         parts = []
         for i, (name, place) in enumerate(self._space.places(EMBEDDED)):
             centre, log_kappa = self.centres[chosen, place].double(), self.log_precision[chosen, i].double()
-            parts.append(_SAMPLE[name](centre, log_kappa, generator))
+            parts.append(SAMPLERS[name](centre, log_kappa, generator))
         z = torch.cat(parts, dim=1).to(self.centres.dtype)
         return z if "sphere" not in self._space.factors else self.embed.inverse(self.embed(z))
 
@@ -206,26 +206,27 @@ def _apart(v: Tensor, count: int, generator: torch.Generator) -> Tensor:
     return nn.functional.one_hot(torch.cdist(v, v[chosen]).argmin(dim=1), count).to(v)
 
 
-# --- log-densities, (B, 1, n), (K, n), (K,) → (B, K)
+# --- of a component: its log-density is −κ/2 times the squared distance from its centre, plus its height
 
 
-def _line(v: Tensor, centre: Tensor, log_precision: Tensor) -> Tensor:
-    return -0.5 * ((v - centre).square().sum(-1) * log_precision.exp() + math.log(2 * math.pi) - log_precision)
+def squares(name: str, v: Tensor, centre: Tensor) -> Tensor:
+    """Squared distances on a factor, (B, n), (K, n) → (B, K): −2 (cos − 1), which loses no digits where κ is large."""
+    return (v[:, None] - (centre if name == "line" else unit(centre))).square().sum(-1)
 
 
-def _circle(v: Tensor, centre: Tensor, log_kappa: Tensor) -> Tensor:
-    # cos(θ − μ) − 1 as a squared distance, which loses no digits where κ is large
-    kappa = log_kappa.exp()
-    return -0.5 * kappa * (v - unit(centre)).square().sum(-1) - math.log(2 * math.pi) - torch.special.i0e(kappa).log()
+def _line(log_precision: Tensor) -> Tensor:
+    return 0.5 * (log_precision - math.log(2 * math.pi))
 
 
-def _sphere(v: Tensor, centre: Tensor, log_kappa: Tensor) -> Tensor:
-    kappa = log_kappa.exp()
-    height = log_kappa - math.log(2 * math.pi) - (-torch.expm1(-2 * kappa)).log()
-    return -0.5 * kappa * (v - unit(centre)).square().sum(-1) + height
+def _circle(log_kappa: Tensor) -> Tensor:
+    return -math.log(2 * math.pi) - torch.special.i0e(log_kappa.exp()).log()
 
 
-_LOG_PROB = {"line": _line, "circle": _circle, "sphere": _sphere}
+def _sphere(log_kappa: Tensor) -> Tensor:
+    return log_kappa - math.log(2 * math.pi) - (-torch.expm1(-2 * log_kappa.exp())).log()
+
+
+HEIGHTS = {"line": _line, "circle": _circle, "sphere": _sphere}
 
 
 # --- draws, (B, n), (B,) → (B, coordinates), float64
@@ -272,4 +273,4 @@ def _draw_sphere(centre: Tensor, log_kappa: Tensor, generator: torch.Generator |
     return (1 - drop)[:, None] * unit(centre) + (around[:, None] @ sphere_frame(centre)).squeeze(1)
 
 
-_SAMPLE = {"line": _draw_line, "circle": _draw_circle, "sphere": _draw_sphere}
+SAMPLERS = {"line": _draw_line, "circle": _draw_circle, "sphere": _draw_sphere}

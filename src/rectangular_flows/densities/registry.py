@@ -5,6 +5,7 @@ Imports no torch, so that the command line can list them at once.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -115,6 +116,24 @@ class Components:
 
 
 @dataclass(frozen=True)
+class Kernels:
+    """Of kernels around rows.
+
+    Args:
+        latent_kernels: most rows that get a kernel.
+        latent_width: least width of a kernel, in radians; on a line, in deviations.
+    """
+
+    latent_kernels: int = 10_000
+    latent_width: float = 0.02
+
+    def __post_init__(self) -> None:
+        if self.latent_kernels < 1 or not 0 < self.latent_width < math.inf:
+            got = f"{self.latent_kernels} and {self.latent_width}"
+            raise ValueError(f"expected latent_kernels of at least 1 and a positive latent_width; got {got}")
+
+
+@dataclass(frozen=True)
 class AutoSettings(Layers, Components):
     """Of a density chosen by the number of rows."""
 
@@ -158,6 +177,18 @@ def _closed_mixture(settings: Components, space: Space) -> Density:
     from .closed_mixture import ClosedMixture
 
     return ClosedMixture(str(space), settings.latent_components)
+
+
+def _kernels(settings: Kernels, space: Space) -> Density:
+    from .kernels import KernelDensity
+
+    return KernelDensity(str(space), settings.latent_kernels, settings.latent_width)
+
+
+def _flat_kernels(settings: Kernels, dim: int) -> Density:
+    from ..flows.spaces import Space
+
+    return _kernels(settings, Space.lines(dim))
 
 
 def _uniform(settings: Nothing, space: Space) -> Density:
@@ -226,6 +257,15 @@ for _kind in (
         _mixture,
         starts_from_data=True,
         on=_closed_mixture,
+    ),
+    LatentKind(
+        "kernels",
+        "around rows, as wide as rows are apart: for fine detail in few dimensions, with method two-step",
+        Kernels,
+        _flat_kernels,
+        starts_from_data=True,
+        trains=False,
+        on=_kernels,
     ),
     LatentKind("affine", "a Gaussian with a learned shift and scale", Nothing, _affine),
     LatentKind("identity", "the standard Gaussian", Nothing, _identity, trains=False, on=_uniform),

@@ -142,12 +142,12 @@ class Scatter(Described, nn.Module):
             scatter.weights.copy_(like.weights)
             return scatter
         parts = scatter.parts(held_out)
-        smooth = _stacked(parts[:, : len(SMOOTH)])
+        smooth = stacked(parts[:, : len(SMOOTH)])
         scatter.weights[: len(SMOOTH)] = smooth
         if (
             columns is not None
         ):  # so that the smooth parts are a density of their own, with the weights that are best for it
-            whole = _stacked(torch.stack([scatter.pooled(parts[:, : len(SMOOTH)]), parts[:, -1]], dim=1))
+            whole = stacked(torch.stack([scatter.pooled(parts[:, : len(SMOOTH)]), parts[:, -1]], dim=1))
             scatter.weights.copy_(torch.cat([whole[0] * smooth, whole[1:]]))
         return scatter
 
@@ -254,7 +254,7 @@ class Coordinates:
         return [f.name for f in fields(cls) if f.name != "dropped"]
 
 
-def _stacked(parts: Tensor) -> Tensor:
+def stacked(parts: Tensor) -> Tensor:
     """Weights of parts that are best for rows with these log-densities, (N, parts) → (parts,), by EM."""
     weights = parts.new_full((parts.shape[1],), 1 / parts.shape[1])
     for _ in range(_ROUNDS):  # one row in favour of each part keeps a weight above zero

@@ -23,7 +23,7 @@ from .columns import Levels
 from .verdict import ENOUGH, Density, Kept, Numerics, Samples, Shape, Verdict
 
 _KNOWN_ROWS, _HELD_OUT_ROWS, _GRAPH_ROWS, _JACOBIANS = 5_000, 2_000, 1_000, 200
-_TREES, _PLANES = 40, 500
+_TREES, _PLANES, _BEYOND_ERRORS = 40, 500, 2.0
 _FAR = 2.0  # times the usual distance from known rows
 _KEPT_95 = 0.05
 
@@ -194,7 +194,7 @@ def _shape(flow: Model, y: Tensor, y_new: Tensor, samples: Array, step: float, s
     data = train[:_GRAPH_ROWS]
     data = data[: len(samples)] if ENOUGH <= len(samples) < len(data) else data
     length = max(link_length(data), 1.5 * step)
-    some, some_new = train[:_HELD_OUT_ROWS], rows[:_PLANES]
+    some = train[:_HELD_OUT_ROWS]
     factor = np.linalg.svd(some - some.mean(axis=0), full_matrices=False)
     gaussian = np.random.default_rng(seed).normal(size=(len(some), len(factor[1]))) * factor[1] @ factor[2]
     return Shape(
@@ -207,8 +207,15 @@ def _shape(flow: Model, y: Tensor, y_new: Tensor, samples: Array, step: float, s
         samples=_GRAPH_ROWS,
         dimension=_dimension(some),
         dimension_gaussian=_dimension(gaussian),
-        planes=float(off_planes(some_new, train, flow.latent_dim).sum() / np.square(some_new - centre).sum()),
+        planes=_planes(flow, y_new[:_PLANES], train),
     )
+
+
+def _planes(flow: Model, rows: Tensor, train: Array) -> float:
+    """Share of the variance of rows that planes lose; these go through neighbours within twice the error of the manifold."""
+    reach, new = _BEYOND_ERRORS * float(np.sqrt(_squares(flow, rows).sum(axis=1).mean())), _array(rows)
+    off = off_planes(new, train, flow.latent_dim, reach if np.isfinite(reach) else 0.0)
+    return float(off.sum() / np.square(new - train.mean(axis=0)).sum())
 
 
 def _dimension(rows: Array) -> float:

@@ -10,6 +10,7 @@ from ..partition import LINK, NEIGHBOUR, USUAL, linked
 from .arrays import Array, same_columns
 
 _CELLS = 2**24  # of the largest array at a time
+_COUNTED = 200  # points whose neighbours are counted
 
 
 def crowding(points: ArrayLike, reference: ArrayLike | None = None) -> Array:
@@ -56,16 +57,18 @@ def link_length(points: ArrayLike) -> float:
     return LINK * usual_distance(crowding(points))
 
 
-def off_planes(points: ArrayLike, reference: ArrayLike, dimension: int) -> Array:
+def off_planes(points: ArrayLike, reference: ArrayLike, dimension: int, reach: float = 0.0) -> Array:
     """Squared distance of every point from the plane through its neighbours, (N,).
 
-    The neighbours are the nearest hundredth of the reference points, at least 2d + 8; the plane has their mean and their d
-    first principal directions. What is left is noise, and how much the cloud bends within that neighbourhood.
+    The neighbours are as many of the nearest reference points as most points have within reach, at least 2d + 8 and at most
+    a quarter of all; the plane has their mean and their d first principal directions. What is left is noise, if the reach
+    is beyond it, and how much the cloud bends within that neighbourhood.
 
     Args:
         points: (N, D).
         reference: (R, D), other points.
         dimension: d, of the plane.
+        reach: a distance.
 
     Example:
         >>> angle = np.arange(0.0, 6.28, 0.005)
@@ -74,12 +77,14 @@ def off_planes(points: ArrayLike, reference: ArrayLike, dimension: int) -> Array
         True
     """
     x, y = same_columns(1, points=points, reference=reference)
-    count = min(max(2 * dimension + 8, len(y) // 100), len(y))
-    near = NearestNeighbors(n_neighbors=count).fit(y)
+    near, few = NearestNeighbors().fit(y), x[:_COUNTED]
+    found = near.radius_neighbors(few, reach, return_distance=False) if reach > 0 and len(few) else [()]
+    within = int(np.median([len(each) for each in found]))
+    count = min(max(2 * dimension + 8, min(within, len(y) // 4)), len(y))
     step = max(1, _CELLS // (count * x.shape[1]))
-    found = [np.zeros(0)]
+    squared = [np.zeros(0)]
     for part in (x[i : i + step] for i in range(0, len(x), step)):
-        around = y[near.kneighbors(part, return_distance=False)]
+        around = y[near.kneighbors(part, count, return_distance=False)]
         centre = around.mean(axis=1)
         around = around - centre[:, None]
         value, vector = np.linalg.eigh(around @ around.transpose(0, 2, 1))  # of neighbours, fewer than columns may be
@@ -87,5 +92,5 @@ def off_planes(points: ArrayLike, reference: ArrayLike, dimension: int) -> Array
         off = part - centre
         along = np.einsum("nd,nkd,nkj->nj", off, around, vector, optimize=True)
         along = np.square(along) / np.where(value > 1e-12 * value[:, -1:], value, np.inf)
-        found.append(np.maximum(np.square(off).sum(axis=1) - along.sum(axis=1), 0))
-    return np.concatenate(found)
+        squared.append(np.maximum(np.square(off).sum(axis=1) - along.sum(axis=1), 0))
+    return np.concatenate(squared)
