@@ -4,12 +4,14 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from rectangular_flows.cli import main
 from rectangular_flows.data.rows import take
 from rectangular_flows.data.sphere import to_degrees
 from rectangular_flows.data.tables import DataError, read_table
+from rectangular_flows.densities import KernelDensity
 from rectangular_flows.evaluation.scored import open_scoring, write_scores
 from rectangular_flows.plots.earth import draw_earth
 from rectangular_flows.plots.samples import OffSphereWarning, write_samples
@@ -26,7 +28,20 @@ def earth(tmp_path_factory):
     (folder / "places.csv").write_text("\n".join(["# made up", "LONGITUDE,LATITUDE", *lines]))
     bare = [f"{latitude!r},{longitude!r}" for latitude, longitude in places[:50].tolist()]
     (folder / "bare.csv").write_text("\n".join(bare))
-    small = ["--epochs", 3, "--layers", 2, "--hidden", "16,16", "--latent-layers", 1, "--evaluate-every", 1]
+    one_chart = ["--latent-space", "none", "--latent", "spline", "--method", "ml", "--monitor", "objective"]
+    small = [
+        *one_chart,
+        "--epochs",
+        3,
+        "--layers",
+        2,
+        "--hidden",
+        "16,16",
+        "--latent-layers",
+        1,
+        "--learning-rate",
+        3e-3,
+    ]
     done = run("fit", "places.csv", "--preset", "earth", *small, "--out", "run", cwd=folder)
     assert done.returncode == 0, done.stderr
     return folder
@@ -37,6 +52,30 @@ def test_what_is_recorded(earth):
     assert "sphere = true" in config
     assert "latent_dim = 2" in config
     assert "standardise" not in config
+
+
+def test_the_preset_as_it_is(earth, tmp_path):
+    done = run("fit", "places.csv", "--preset", "earth", "--out", tmp_path / "run", cwd=earth)
+    assert done.returncode == 0, done.stderr
+    saved = SavedRun(tmp_path / "run")
+    assert isinstance(saved.flow.latent, KernelDensity)
+    assert int(saved.flow.latent.count) == len(saved.data.train) == 320
+    test = take(saved.data.test, slice(None), dtype=saved.flow.dtype)
+    with torch.no_grad():
+        assert float(saved.flow.reconstruction_error(test).max()) < 1e-9  # the sphere itself
+        assert float(saved.flow.log_prob(test).mean()) > -np.log(4 * np.pi) + 1
+        z = saved.flow.encode(take(saved.data.train, slice(None), dtype=saved.flow.dtype))
+    centres = saved.flow.latent.centres[:320]
+    assert float(torch.cdist(z.double(), centres.double()).min(dim=1).values.max()) < 1e-4  # kernels lie where the manifold ended
+    write_samples(saved, tmp_path / "samples.csv", 30, 0)  # without a warning
+    assert main(["evaluate", str(tmp_path / "run")]) == 0
+    numbers = json.loads((tmp_path / "run" / "evaluation.json").read_text())
+    assert numbers["sphere_mass"] == pytest.approx(1, abs=0.01)
+    assert numbers["sphere_sample_distance"] < 1e-4
+    refusal = refused(
+        "fit", "places.csv", "--preset", "earth", "--method", "ml", "--out", tmp_path / "other", cwd=earth
+    )
+    assert "latent = kernels is for method = two-step" in refusal
 
 
 def test_scores_of_other_files(earth, tmp_path):

@@ -108,6 +108,8 @@ REFUSED = {
         True,
         "latent_epochs of a latent that starts from data; this run has latent = mixture and latent_epochs = 0",
     ),
+    "latent_kernels": ({"latent": "mixture"}, 9, "latent = kernels; this run has latent = mixture"),
+    "latent_width": ({"latent": "spline"}, 0.1, "latent = kernels; this run has latent = spline"),
     "weight_decay": (
         {},
         0.1,
@@ -200,9 +202,20 @@ def test_presets_apply_and_come_back(name):
 
 @pytest.mark.parametrize("kind", LATENTS)
 def test_every_latent_comes_back(kind):
-    settings = FitSettings.from_flat({"latent": kind})
+    settings = FitSettings.from_flat({"latent": kind, "method": "two-step"})
     assert FitSettings.from_flat(settings.flat()) == settings
     assert settings.flat()["latent"] == kind
+
+
+def test_kernels_are_for_the_two_step_method():
+    message = (
+        "latent = kernels is for method = two-step, since rows would be likeliest on top of each other; got method = ml"
+    )
+    with pytest.raises(ValueError, match=message):
+        FitSettings.from_flat({"latent": "kernels"})
+    for wrong in ({"latent_kernels": 0}, {"latent_width": 0.0}, {"latent_width": float("inf")}):
+        with pytest.raises(ValueError, match="latent_kernels of at least 1 and a positive latent_width"):
+            FitSettings.from_flat({"latent": "kernels", "method": "two-step", **wrong})
 
 
 def test_the_kind_of_data_is_that_of_the_file(tmp_path, monkeypatch):

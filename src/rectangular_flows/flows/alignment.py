@@ -58,7 +58,7 @@ class Alignment(FixedMatrix):
         return self.inverse(x)
 
     def _starts(self, rows: Tensor) -> list[Tensor]:
-        """Coordinates of the rows to start from, (N, m) each: columns as they are, principal components, rotations."""
+        """Coordinates of the rows to start from, (N, m) each: columns as they are or standardised, principal ones, turns."""
         size, centred = self.embedding.out_shape[0], rows - rows.mean(dim=0)
         directions = torch.linalg.eigh(centred.mT @ centred)[1].flip(1)[:, :size]
         white = centred @ directions
@@ -70,7 +70,7 @@ class Alignment(FixedMatrix):
             turned.append(white @ torch.linalg.qr(draw)[0])
         plain = centred[:, :size] / centred[:, :size].std(dim=0).clamp_min(1e-30)
         scales = torch.cat([torch.full((EMBEDDED[f],), EMBEDDED[f] ** -0.5) for f in self.embedding.space.factors])
-        return [start * scales[:size].double() for start in (plain, white, *turned)]
+        return [rows[:, :size], *(start * scales[:size].double() for start in (plain, white, *turned))]
 
     def _turns(self, rows: Tensor, v: Tensor) -> tuple[float, Tensor, Tensor] | None:
         """(error, A, c) of the best turn; None if there is none that is not singular."""

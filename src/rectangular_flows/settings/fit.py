@@ -31,6 +31,12 @@ class FitSettings:
         if self.data.sphere:
             dim = 2 if self.model.latent_dim is None else self.model.latent_dim
             object.__setattr__(self, "model", replace(self.model, latent_dim=dim, standardise=False))
+        latent = LATENTS.get(self.model.latent.name)
+        if latent is not None and latent.starts_from_data and not latent.trains and self.training.method != "two-step":
+            raise ValueError(
+                f"latent = {latent.name} is for method = two-step, since rows would be likeliest on top of each other; got "
+                f"method = {self.training.method}. Add --method two-step, or choose another --latent"
+            )
 
     @classmethod
     def from_flat(cls, values: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> FitSettings:
