@@ -66,7 +66,9 @@ def test_the_preset_as_it_is(earth, tmp_path):
         assert float(saved.flow.log_prob(test).mean()) > -np.log(4 * np.pi) + 1
         z = saved.flow.encode(take(saved.data.train, slice(None), dtype=saved.flow.dtype))
     centres = saved.flow.latent.centres[:320]
-    assert float(torch.cdist(z.double(), centres.double()).min(dim=1).values.max()) < 1e-4  # kernels lie where the manifold ended
+    assert (
+        float(torch.cdist(z.double(), centres.double()).min(dim=1).values.max()) < 1e-4
+    )  # kernels lie where the manifold ended
     write_samples(saved, tmp_path / "samples.csv", 30, 0)  # without a warning
     assert main(["evaluate", str(tmp_path / "run")]) == 0
     numbers = json.loads((tmp_path / "run" / "evaluation.json").read_text())

@@ -24,6 +24,7 @@ from .verdict import ENOUGH, Density, Kept, Numerics, Samples, Shape, Verdict
 
 _KNOWN_ROWS, _HELD_OUT_ROWS, _GRAPH_ROWS, _JACOBIANS = 5_000, 2_000, 1_000, 200
 _TREES, _PLANES, _BEYOND_ERRORS = 40, 500, 2.0
+_OF_MEDIAN = 2.2  # the mean of a squared Gaussian over its median
 _FAR = 2.0  # times the usual distance from known rows
 _KEPT_95 = 0.05
 
@@ -213,8 +214,9 @@ def _shape(flow: Model, y: Tensor, y_new: Tensor, samples: Array, step: float, s
 
 def _planes(flow: Model, rows: Tensor, train: Array) -> float:
     """Share of the variance of rows that planes lose; these go through neighbours within twice the error of the manifold."""
-    reach, new = _BEYOND_ERRORS * float(np.sqrt(_squares(flow, rows).sum(axis=1).mean())), _array(rows)
-    off = off_planes(new, train, flow.latent_dim, reach if np.isfinite(reach) else 0.0)
+    errors, new = _squares(flow, rows).sum(axis=1), _array(rows)
+    usual = float(np.sqrt(min(errors.mean(), _OF_MEDIAN * np.median(errors))))  # few rows far off do not count
+    off = off_planes(new, train, flow.latent_dim, _BEYOND_ERRORS * usual if np.isfinite(usual) else 0.0)
     return float(off.sum() / np.square(new - train.mean(axis=0)).sum())
 
 
