@@ -92,7 +92,7 @@ def test_a_finished_run_is_resumed_to_the_same_model(trained, table):
         (["--latent-space", "line*sphere"], "from 1 to 2"),
         (["--latent-space", "line*circle*line"], "from 1 to 2"),
         (["--latent-space", "circle", "--latent", "realnvp"], "no latent density 'realnvp' on the latent space circle"),
-        (["--latent-space", "sphere", "--latent", "spline"], "there are mixture, auto, identity"),
+        (["--latent-space", "sphere", "--latent", "spline"], "there are mixture, auto, kernels, identity"),
     ],
 )
 def test_mistakes(table, arguments, message):

@@ -12,7 +12,7 @@ import rectangular_flows as rnf
 from rectangular_flows.cli.fit import _name, _summary
 from rectangular_flows.runs.saved import SavedRun
 from rectangular_flows.settings import FitSettings
-from tests.cli.command import complaint, helix, refused, run, start
+from tests.cli.command import complaint, helix, refused, run, run_apart, start
 
 
 @pytest.fixture(scope="module")
@@ -144,8 +144,17 @@ def test_stopped_and_resumed_is_as_if_never_stopped(straight, tmp_path, number):
 
 def test_a_run_that_breaks_down_says_what_to_try(trained, tmp_path):
     arguments = ["fit", trained[0] / "helix.csv", "--latent-dim", 1, "--learning-rate", 1e4, "--scale", "exp"]
-    message = refused(*arguments, cwd=tmp_path, code=1)
+    message = refused(*arguments, "--target-error", 0.1, cwd=tmp_path, code=1)
     assert "learning_rate" in message
+    assert rnf.load(tmp_path / "runs" / "helix-d1").latent_dim == 1
+
+
+def test_a_run_that_adapts_ends_with_what_it_has(trained, tmp_path):
+    arguments = ["fit", trained[0] / "helix.csv", "--latent-dim", 1, "--learning-rate", 1e4, "--scale", "exp"]
+    done = run_apart(*arguments, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "training ended early: numerical trouble 4 times" in " ".join(done.stderr.split())
+    assert "nothing was better than the weights that it started with" in " ".join(done.stdout.split())
     assert rnf.load(tmp_path / "runs" / "helix-d1").latent_dim == 1
 
 
@@ -156,7 +165,7 @@ def test_a_runs_own_configuration_can_be_used_again(trained, tmp_path):
     assert rnf.load(tmp_path / "again").ambient_dim == 3
 
 
-def summary(best=2, target=None, steps=500, kind="table", note=""):
+def summary(best=2, target=None, steps=500, kind="table", note="", start=None):
     """What is said after a run of three epochs, of which the second has the error 0.02."""
     lines = [
         SimpleNamespace(epoch=e, objective=e, negative_log_likelihood=-e, reconstruction=e / 100, metrics={})
@@ -168,7 +177,7 @@ def summary(best=2, target=None, steps=500, kind="table", note=""):
         finished="all epochs done",
         seconds=61,
         flow=SimpleNamespace(kind=kind),
-        progress=SimpleNamespace(target=target, step=steps),
+        progress=SimpleNamespace(target=target, step=steps, start=start),
         config=SimpleNamespace(whole_epochs=3),
     )
     return _summary(done, Path("my runs/one"), note).splitlines()
@@ -186,6 +195,11 @@ def test_the_summary_is_that_of_the_best_epoch():
     first, numbers, *_ = summary(best=0)
     assert first.endswith("no epoch was judged; the last weights:")
     assert "objective 3, nll -3" in numbers
+    first, numbers, note, *_ = summary(best=0, start=(-7.5, 0.3), target=0.2)
+    assert first.endswith("nothing was better than the weights that it started with:")
+    assert numbers.startswith("  nll -7.5, reconstruction 0.3  (")
+    assert "error 0.3, target 0.2" in note
+    assert "epoch 2" in summary(start=(-7.5, 0.3))[0]
     assert "-n 100 -o samples.png" in summary(kind="image")[4]
 
 

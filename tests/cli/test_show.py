@@ -79,5 +79,5 @@ def test_the_card_and_the_table_of_the_report(fitted):
     assert card.good == verdict.good
     assert f"{card.value}: {card.note}".lower() == verdict.sentences.lower()
     (grid,) = verdict_numbers(verdict)
-    assert len(grid.rows) == 9
+    assert len(grid.rows) == 10
     assert verdict_numbers(Verdict(1, 2, 30, 3)) == []

@@ -39,7 +39,7 @@ def test_more_rows_than_there_are_is_all_of_them():
 
 @pytest.mark.parametrize(
     ("rows", "batch", "epochs", "epoch_rows"),
-    [(30, 500, 300, None), (2_000, 500, 135, None), (50_000, 500, 27, None), (2_000_000, 500, 35, 50_000)],
+    [(30, 500, 200, None), (2_000, 500, 90, None), (50_000, 500, 18, None), (2_000_000, 500, 24, 50_000)],
 )
 def test_epochs_by_the_number_of_rows(rows, batch, epochs, epoch_rows):
     config = TrainingConfig(epochs="auto", batch_size=batch).for_rows(rows)
@@ -51,11 +51,11 @@ def test_auto_is_decided_by_the_rows_that_are_trained_on():
     config = TrainingConfig(epochs="auto", batch_size=10, learning_rate=1e-3)
     with pytest.raises(ValueError, match="for_rows"):
         _ = config.whole_epochs
-    # 300 steps at least, 4 an epoch; a run that is stopped early says how many were planned
+    # 200 steps at least, 4 an epoch; a run that is stopped early says how many were planned
     seen = []
     with pytest.raises(KeyboardInterrupt):
         fit(_flow(), von_mises_circle(44, seed=0), config, on_step=lambda run: _stop(run, seen))
-    assert seen == [75]
+    assert seen == [50]
     assert dataclasses.replace(config, epochs=3).for_rows(10).epochs == 3
 
 

@@ -66,14 +66,20 @@ def _summary(run: Run, out: Path, note: str) -> str:
     from ..runs.display import describe, duration
 
     judged = [line for line in run.history if line.epoch == run.best_epoch]
-    best = judged[0] if judged else run.history[-1]
-    which = f"the best weights are those of epoch {best.epoch}" if judged else "no epoch was judged; the last weights"
+    start = run.progress.start if not judged else None
+    if start is not None:
+        which, error = "nothing was better than the weights that it started with", start[1]
+        numbers = f"nll {start[0]:.4g}, reconstruction {error:.3g}"
+    else:
+        best = judged[0] if judged else run.history[-1]
+        which = (
+            f"the best weights are those of epoch {best.epoch}" if judged else "no epoch was judged; the last weights"
+        )
+        numbers, error = describe(best), best.reconstruction
     target, images = run.progress.target, run.flow.kind == "image"
     notes = [note] if note else []
-    if target is not None and best.reconstruction > 1.05 * target:
-        notes.append(
-            f"target_error was not met: error {best.reconstruction:.3g}, target {target:.3g}. Train longer, or relax it"
-        )
+    if target is not None and error > 1.05 * target:
+        notes.append(f"target_error was not met: error {error:.3g}, target {target:.3g}. Train longer, or relax it")
     if run.progress.step < _FEW_STEPS and run.config.whole_epochs > 1:
         notes.append(
             f"only {run.progress.step} steps, since there are few rows: more --epochs may help. The best weights are kept"
@@ -82,7 +88,7 @@ def _summary(run: Run, out: Path, note: str) -> str:
     return "\n".join(
         [
             f"{run.finished}, in {duration(run.seconds)}; {which}:",
-            f"  {describe(best)}  (validation rows, units of the model)",
+            f"  {numbers}  (validation rows, units of the model)",
             *(f"  note: {text}" for text in notes),
             f"everything is in {out}. Next:",
             f"  rnf report {place}",

@@ -141,8 +141,8 @@ class Loop:
                 raise Interrupted(f"stopped in {where}; everything is saved. {how}", self.signals.number or 2) from None
         if not self.run.use_best():  # nothing was ever judged: the weights that would have been
             self.average.swap()
-        if not self.plan.latent_trains:  # what it takes from data it takes from where the manifold is in the end
-            self._initialise_latent()
+        if not self.plan.latent_trains and any(chart.latent.state_dict() for chart in self.flow.charts):
+            self._initialise_latent()  # what it takes from data it takes from where the manifold is in the end
         settle(self.flow, self.train, self.held_out, self.config.seed)
         self._fit_scatter()
         self.flow.set_nearest(self.config.nearest)
