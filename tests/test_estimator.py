@@ -208,7 +208,7 @@ def test_columns_that_tell_no_rows_apart_are_left_out(tmp_path):
 
 def test_a_column_that_varies_in_a_row_that_is_not_trained_on():
     X = np.column_stack([helix(60), np.zeros(60)])
-    lone = [rnf.RectangularFlowEstimator(**QUICK, random_state=0) for _ in range(20)]
+    lone = [rnf.RectangularFlowEstimator(**QUICK, random_state=0) for _ in range(8)]
     warned = 0
     for row, estimator in enumerate(lone):  # a fifth of the rows is held out
         X[:, 3] = np.arange(60) == row
@@ -217,7 +217,7 @@ def test_a_column_that_varies_in_a_row_that_is_not_trained_on():
             estimator.fit(X)
         warned += any("'x4' holds one value" in str(one.message) for one in found)
         assert np.isfinite(estimator.score(X))
-    assert 0 < warned < 20
+    assert 0 < warned < 8
 
 
 def test_clones_and_repr():

@@ -17,6 +17,7 @@ from tests.conftest import shaken
 KINDS = [name for name, kind in LATENTS.items() if kind.on is not None and name != "auto"]  # one of the others
 SPACES = ["circle", "torus:2", "line*circle", "sphere"]
 CASES = [(kind, space) for kind in KINDS for space in SPACES if (kind, space) != ("spline", "sphere")]
+FEWER = {"kernels": {"latent_kernels": 100}}  # each takes time at every point of a grid
 DTYPES = [(torch.float64, 1e-10), (torch.float32, 1e-3)]
 
 
@@ -40,7 +41,7 @@ def data(space, rows=600):
 def make(kind, space, dtype=torch.float64, amount=0.05):
     """That density, started from the data and moved at random."""
     torch.manual_seed(1)
-    density = latent_on(kind, LATENTS[kind].settings(), Space.of(space)).double()
+    density = latent_on(kind, LATENTS[kind].settings(**FEWER.get(kind, {})), Space.of(space)).double()
     density.initialise(data(space))
     return shaken(density, amount=amount).to(dtype)
 
