@@ -15,7 +15,9 @@ def latent_density(kind, dim, amount=0.2, **settings):
     torch.manual_seed(0)
     density = as_density(entry.build(entry.settings(**settings), dim))
     if entry.starts_from_data:
-        density.initialise(torch.randn(500, dim, generator=torch.Generator().manual_seed(1)))
+        density.initialise(
+            torch.randn(100 if kind == "kernels" else 500, dim, generator=torch.Generator().manual_seed(1))
+        )
     return shaken(density, amount=amount)
 
 
