@@ -211,6 +211,19 @@ def test_planes_lie_nearer_than_a_manifold_astray():
     assert 1 - found.kept.share > 0.1
 
 
+def test_few_rows_far_off_do_not_widen_the_neighbourhoods_of_planes():
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(1200, 2)) * [1, 0.01]
+    rows[::30, 1] += 3
+    y, new = rows[:900], rows[900:]
+    errors, total = np.square(new[:, 1]), np.square(new - y.mean(axis=0)).sum()
+    usual, wide = (2 * np.sqrt(value) for value in (2.2 * np.median(errors), errors.mean()))
+    near, far = (off_planes(new, y, 1, reach).sum() / total for reach in (usual, wide))
+    found = measure(flat(1, 2), y, new).shape.planes
+    assert found == pytest.approx(near, rel=1e-3)
+    assert abs(found - far) > 0.1 * far
+
+
 def test_round_trip_and_singular_values():
     scale = flows.ActNorm(3)
     with torch.no_grad():
