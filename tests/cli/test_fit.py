@@ -165,7 +165,7 @@ def test_a_runs_own_configuration_can_be_used_again(trained, tmp_path):
     assert rnf.load(tmp_path / "again").ambient_dim == 3
 
 
-def summary(best=2, target=None, steps=500, kind="table", note="", start=None):
+def summary(best=2, target=None, steps=500, kind="table", start=None):
     """What is said after a run of three epochs, of which the second has the error 0.02."""
     lines = [
         SimpleNamespace(epoch=e, objective=e, negative_log_likelihood=-e, reconstruction=e / 100, metrics={})
@@ -180,7 +180,7 @@ def summary(best=2, target=None, steps=500, kind="table", note="", start=None):
         progress=SimpleNamespace(target=target, step=steps, start=start),
         config=SimpleNamespace(whole_epochs=3),
     )
-    return _summary(done, Path("my runs/one"), note).splitlines()
+    return _summary(done, Path("my runs/one")).splitlines()
 
 
 def test_the_summary_is_that_of_the_best_epoch():
@@ -205,7 +205,6 @@ def test_the_summary_is_that_of_the_best_epoch():
 
 def test_the_summary_says_what_to_heed():
     assert summary(target=0.02 / 1.05, steps=100)[2].startswith("everything")
-    notes = summary(target=0.019, steps=99, note="3 rows were left out")[2:5]
-    assert notes[0] == "  note: 3 rows were left out"
-    assert notes[1].startswith("  note: target_error was not met: error 0.02, target 0.019.")
-    assert notes[2].startswith("  note: only 99 steps")
+    notes = summary(target=0.019, steps=99)[2:4]
+    assert notes[0].startswith("  note: target_error was not met: error 0.02, target 0.019.")
+    assert notes[1].startswith("  note: only 99 steps")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rectangular_flows.data.columns import UsedColumns
+from rectangular_flows.data.columns import UsedColumns, WholeTable
 from rectangular_flows.data.tables import Table, used_columns
 from rectangular_flows.storage import files
 
@@ -49,12 +49,30 @@ def test_nothing_is_lost(kinds, rows):
 
 def test_a_table_without_them():
     values = np.random.default_rng(0).normal(size=(30, 3)) * [1, 0, 1] + 4
-    table, note = used_columns(Table(values, ("a", "b", "c"), "f"), np.arange(30))
-    assert (table.columns, note) == (("a", "c"), "left out: 'b' holds one value")
+    table, whole = used_columns(Table(values, ("a", "b", "c"), "f"), np.arange(30))
+    assert (table.columns, whole) == (("a", "c"), WholeTable(("a", "b", "c"), UsedColumns(3, {1: 4.0}, {}), 30))
     np.testing.assert_array_equal(table.values, values[:, [0, 2]])
     same = Table(values[:, [0, 2]], ("a", "c"), "f")
-    assert used_columns(same, np.arange(30)) == (same, "")
+    assert used_columns(same, np.arange(30)) == (same, None)
     values[7, 1] = 1.0  # where no row is trained on
     train = np.random.default_rng(0).permutation(np.delete(np.arange(30), 7))
     assert used_columns(Table(values, ("a", "b", "c"), "f"), train)[0].columns == ("a", "c")
-    assert used_columns(Table(values, ("a", "b", "c"), "f"), np.arange(9))[1] == ""
+    assert used_columns(Table(values, ("a", "b", "c"), "f"), np.arange(9))[1] is None
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_a_number_is_the_same_number_in_single_precision(kind):
+    used = UsedColumns(4, {1: 0.1, 2: -1e6}, {3: 0})
+    rows = used.restore(np.array([[0.3], [0.7]], dtype=np.float32)).astype(kind)
+    assert not used.off(rows).any()
+    rows[0, 1:] += np.array([1e-6, 1, 1e-6], dtype=kind)
+    assert (used.off(rows) != 0).tolist() == [[True] * 3, [False] * 3]
+
+
+def test_all_columns_of_rows_by_name():
+    whole = WholeTable(("a", "b", "c", "d"), UsedColumns(4, {3: 5.0}, {1: 0}), 40)
+    assert (whole.seen, whole.others) == (("a", "c"), ("d", "b"))
+    seen = np.array([[1.0, 2.0], [3.0, 4.0]])
+    np.testing.assert_array_equal(whole.values(seen, {}), [[1, 1, 2, 5], [3, 3, 4, 5]])
+    np.testing.assert_array_equal(whole.values(seen, {"b": np.array([7.0, 8.0])}), [[1, 7, 2, 5], [3, 8, 4, 5]])
+    assert WholeTable.from_list(json.loads(json.dumps(whole.listed()))) == whole

@@ -55,13 +55,13 @@ def run(arguments: argparse.Namespace) -> int:
             return 0
         calibrate(run.flow.cpu(), data.validation, data.train, settings.training.validation_rows).save(out)
     if not arguments.quiet:
-        say(_summary(run, out, data.note), console=console)
+        say(_summary(run, out), console=console)
         if run.flow.kind == "table":
             say("", _verdict(run, out, data), console=console)
     return 0
 
 
-def _summary(run: Run, out: Path, note: str) -> str:
+def _summary(run: Run, out: Path) -> str:
     """How training went, where everything is, and what can be done with it."""
     from ..runs.display import describe, duration
 
@@ -77,7 +77,7 @@ def _summary(run: Run, out: Path, note: str) -> str:
         )
         numbers, error = describe(best), best.reconstruction
     target, images = run.progress.target, run.flow.kind == "image"
-    notes = [note] if note else []
+    notes = []
     if target is not None and error > 1.05 * target:
         notes.append(f"target_error was not met: error {error:.3g}, target {target:.3g}. Train longer, or relax it")
     if run.progress.step < _FEW_STEPS and run.config.whole_epochs > 1:

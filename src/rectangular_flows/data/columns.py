@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,8 @@ import numpy as np
 
 from ..storage.files import parts_of
 from ._files import Array, listing
+
+_ROUNDING = float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True)
@@ -102,16 +104,75 @@ class UsedColumns:
         return whole
 
     def off(self, rows: Array) -> Array:
-        """Difference of the columns left out from what :meth:`restore` would give, (N, D) → (N, left out)."""
-        constant = [rows[:, i] - value for i, value in self.constant.items()]
-        copies = [rows[:, i] - rows[:, other] for i, other in self.copies.items()]
-        return np.stack([*constant, *copies], axis=1) if constant or copies else np.zeros((len(rows), 0))
+        """Difference of the columns left out from what :meth:`restore` would give, (N, D) → (N, left out).
+
+        It is 0 up to the precision of float32: the same number may have been rounded to it on one of two ways.
+        """
+        if self.all:
+            return np.zeros((len(rows), 0))
+        given = np.asarray(rows, dtype=np.float64)
+        expected = [np.full(len(given), value) for value in self.constant.values()]
+        expected += [given[:, other] for other in self.copies.values()]
+        off = given[:, self.left_out] - np.stack(expected, axis=1)
+        return np.where(np.abs(off) <= _ROUNDING * np.abs(given[:, self.left_out]), 0.0, off)
 
     def listed(self) -> dict[str, Any]:
         """As JSON has it; :meth:`from_list` reads it."""
-        return {"count": self.count, "constant": list(self.constant.items()), "copies": list(self.copies.items())}
+        return {"count": self.count, "constant": _pairs(self.constant), "copies": _pairs(self.copies)}
 
     @classmethod
-    def from_list(cls, listed: dict[str, Any]) -> UsedColumns:
+    def from_list(cls, listed: Mapping[str, Any]) -> UsedColumns:
         """The inverse of :meth:`listed`."""
         return cls(listed["count"], dict(map(tuple, listed["constant"])), dict(map(tuple, listed["copies"])))
+
+
+@dataclass(frozen=True)
+class WholeTable:
+    """All columns of a table of which a model sees some.
+
+    Attributes:
+        names: of all columns.
+        used: which of them the model sees.
+        rows: n, the rows trained on, in which the others hold one value or repeat another.
+
+    Example:
+        >>> whole = WholeTable(("a", "b", "c"), UsedColumns(3, {1: 5.0}, {2: 0}), 100)
+        >>> whole.seen, whole.others
+        (('a',), ('b', 'c'))
+        >>> whole.values(np.array([[7.0]]), {"b": np.array([6.0])})
+        array([[7., 6., 7.]])
+    """
+
+    names: tuple[str, ...]
+    used: UsedColumns
+    rows: int
+
+    @property
+    def seen(self) -> tuple[str, ...]:
+        """Names of the columns that the model sees."""
+        return tuple(self.names[i] for i in self.used.kept)
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """Names of the columns that it does not see."""
+        return tuple(self.names[i] for i in self.used.left_out)
+
+    def values(self, seen: Array, more: Mapping[str, Array]) -> Array:
+        """All columns of rows, (N, D): the others as they are given by name, or as they were in the rows trained on."""
+        whole = self.used.restore(seen)
+        for name, column in more.items():
+            whole[:, self.names.index(name)] = column
+        return whole
+
+    def listed(self) -> dict[str, Any]:
+        """As JSON and TOML have it; :meth:`from_list` reads it."""
+        return {"names": list(self.names), "rows": self.rows, **self.used.listed()}
+
+    @classmethod
+    def from_list(cls, listed: Mapping[str, Any]) -> WholeTable:
+        """The inverse of :meth:`listed`."""
+        return cls(tuple(listed["names"]), UsedColumns.from_list(listed), listed["rows"])
+
+
+def _pairs(values: Mapping[int, Any]) -> list[list[Any]]:
+    return [list(pair) for pair in values.items()]

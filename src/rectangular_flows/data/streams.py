@@ -42,10 +42,12 @@ class RowStream(ABC):
 
     Attributes:
         texts: names of the texts that go with each row.
+        more: names of columns of the rows beyond those of the model.
         dropped: rows that are left out.
     """
 
     texts: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
     dropped: int = 0
 
     @abstractmethod
@@ -118,17 +120,25 @@ class FileRows(RowStream):
         expected: names of the columns, matched as :func:`~rectangular_flows.data.tables.match_columns` does.
         drop_invalid: leave out rows with missing or infinite values.
         texts: columns that are kept as text, by name or position from 1.
+        more: names of columns that follow the others, of those that the file has; see :attr:`more`.
 
     Raises:
         DataError: a column is missing, a cell is no number, or a row is invalid; the message says where.
     """
 
     def __init__(
-        self, path: str | Path, expected: Sequence[str], drop_invalid: bool = False, texts: Sequence[str] = ()
+        self,
+        path: str | Path,
+        expected: Sequence[str],
+        drop_invalid: bool = False,
+        texts: Sequence[str] = (),
+        more: Sequence[str] = (),
     ):
         self._file = open_table(path)
         names = self._file.columns
+        self.more = tuple(name for name in more if name in names)
         self._order = column_order(names, expected, str(path), self._file.named)
+        self._order += [names.index(name) for name in self.more]
         self._texts = choose_columns(names, texts, None, str(path)) if texts else []
         self.texts = tuple(names[i] for i in self._texts)
         invalid = InvalidRows(self._file, [names[i] for i in self._order])

@@ -28,7 +28,7 @@ from ._npy import gather, parts_in
 from ._table_file import TableFile as TableFile
 from ._writing import Write, table_writer
 from ._writing import check_room as check_room
-from .columns import UsedColumns
+from .columns import UsedColumns, WholeTable
 from .rows import pick
 
 _TEXT = (".csv", ".tsv", ".txt", ".dat")
@@ -227,12 +227,17 @@ def check_table(table: Table, latent_dim: int | None, periodic: bool = False) ->
     check_spread(spread, table.columns, f"'{table.source}'")
 
 
-def used_columns(table: Table, train: Array) -> tuple[Table, str]:
-    """The table without columns that hold one value or repeat another in the rows to train on, and a note of them."""
+def used_columns(table: Table, train: Array) -> tuple[Table, WholeTable | None]:
+    """The table without columns that hold one value or repeat another in the rows to train on.
+
+    Returns:
+        The table, and what all of its columns were; None where all are used.
+    """
     used = UsedColumns.of(pick(table.values, np.sort(train)))  # a file is read in its order
     if used.all or not used.kept:
-        return table, ""
-    return match_columns(table, [table.columns[i] for i in used.kept]), f"left out: {used.reasons(table.columns)}"
+        return table, None
+    whole = WholeTable(table.columns, used, len(train))
+    return match_columns(table, whole.seen), whole
 
 
 def spread_of(rows: Array, first: Array) -> Array:

@@ -20,6 +20,7 @@ from ..data.columns import UsedColumns
 from ..data.tables import check_spread, spread_of
 from ..errors import OverflowWarning, warn
 from ..evaluation.explain import Explanation, explain
+from ..evaluation.left_out import Broken
 from ..evaluation.measure import measure
 from ..evaluation.scores import SCORES, calibrate, score_rows
 from ..evaluation.verdict import Verdict
@@ -27,9 +28,8 @@ from ..runs.build import build_flow, without_reconstruction
 from ..runs.calibration import Calibration
 from ..training import fit
 from ..training.setup import threads_for
-from .fitting import check_rows, dimension_of, periodic_of, settings_of, split_rows, with_charts
+from .fitting import check_rows, dimension_of, periodic_of, settings_of, split_rows, used_in, with_charts
 from .frames import Array, as_frame, is_frame, refuse_masked
-from .left_out import Broken, used_in
 from .saving import load_estimator, save_estimator
 
 _SUMMARY_ROWS = 2_000  # held-out rows kept for it

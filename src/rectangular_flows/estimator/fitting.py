@@ -10,8 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..data.columns import UsedColumns
 from ..data.periodic import PeriodicColumn, periodic_columns
 from ..data.rows import shuffled
+from ..errors import LeftOutWarning, warn
 from ..flows.spaces import Space
 from ..settings import DEFAULT_PRESET, FitSettings, read_preset
 from .frames import Array
@@ -82,6 +84,27 @@ def check_rows(train: int, count: int, latent_dim: int) -> None:
             f"expected more rows to train on than latent_dim = {latent_dim}; got n_samples = {count}, of "
             f"which {count - train} validate. Give more rows, or a smaller latent_dim"
         )
+
+
+def used_in(values: Array, names: Sequence[str], fixed: bool) -> UsedColumns:
+    """The columns of X that the model is to see, with a warning where these are not all.
+
+    Args:
+        values: (N, D).
+        names: of the columns.
+        fixed: whether none may be left out, because columns are known by their positions.
+
+    Raises:
+        ValueError: fewer than two would be left, or none may be left out.
+    """
+    used = UsedColumns.of(values)
+    if used.all:
+        return used
+    reasons = used.reasons(names)
+    if fixed or len(used.kept) < 2:
+        raise ValueError(f"expected columns of X that vary and differ from each other; {reasons}. Leave them out")
+    warn(LeftOutWarning, f"columns of X are left out: {reasons}")
+    return used
 
 
 def validation_rows(rows: int) -> int:

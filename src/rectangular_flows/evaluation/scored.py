@@ -22,6 +22,7 @@ from ..metrics.arrays import Array
 from ..runs.saved import SavedRun
 from ..storage.spool import spooled
 from .explain import Explanation, UnusualRow, explain
+from .left_out import Broken
 from .scores import SCORES, score_rows
 from .totals import SHOWN, Totals, Written
 
@@ -110,17 +111,25 @@ class Scoring:
 
     def _part(self, part: Part, texts: dict[str, list[str]], tick: Callable[[int], None] | None = None) -> ScoredRows:
         run, rows = self.run, take(part.rows, slice(None))
+        broken = None
+        if run.whole is not None:
+            rows, more = rows.tensor_split([len(run.whole.seen)], dim=1)
+            values = run.whole.values(rows.numpy(), dict(zip(self.rows.more, more.numpy().T, strict=True)))
+            broken = Broken(run.whole.used, values, run.whole.rows)
         found = score_rows(run.flow, rows, check=True, tick=tick, at_once=AT_ONCE)
-        columns: dict[str, Array] = {"row": part.numbers}
-        for score in SCORES.values():
-            if score.written and score.applies(run.flow, run.calibration):
-                columns[score.name] = score(found, run.calibration)
+        given = run.flow, run.calibration
+        scores = {s.name: s(found, run.calibration) for s in SCORES.values() if s.written and s.applies(*given)}
+        if broken is not None:
+            scores = broken.added(scores, run.calibration, scores.get("outlier_score"))
+        columns: dict[str, Array] = {"row": part.numbers, **scores}
         if self.coordinates:
             if len(run.flow.charts) > 1:
                 columns["chart"] = found.chart.double().numpy()
             columns |= {f"z{i + 1}": z.double().numpy() for i, z in enumerate(found.z.T)}
         why = explain(run.flow, run.calibration, rows, run.columns, scores=found) if self.reasons else None
         if why is not None:
+            if broken is not None and run.whole is not None:
+                why = broken.explained(why, run.whole.names, run.calibration)
             columns |= why.table()
         return ScoredRows(columns, {f"id_{k}" if k in columns else k: v for k, v in texts.items()}, why)
 
@@ -170,7 +179,11 @@ def open_scoring(
         )
         rows = HeldRows(table.values, table.kept, texts, table.dropped)
     else:
-        rows = FileRows(source, run.columns, drop_invalid, ids)
+        others = () if run.whole is None else run.whole.others
+        rows = FileRows(source, run.columns, drop_invalid, ids, others)
+        if missing := [name for name in others if name not in rows.more]:
+            names = ", ".join(f"'{name}'" for name in missing)
+            notes.append(f"{names}: left out of the model and not in the file, so not looked at")
     if rows.dropped:
         left_out = f"{rows.dropped} of {rows.dropped + len(rows)} rows have missing or infinite values"
         notes.append(f"{left_out} and were left out; the column 'row' says which are left, from 1")

@@ -86,11 +86,15 @@ def off_planes(points: ArrayLike, reference: ArrayLike, dimension: int, reach: f
     for part in (x[i : i + step] for i in range(0, len(x), step)):
         around = y[near.kneighbors(part, count, return_distance=False)]
         centre = around.mean(axis=1)
-        around = around - centre[:, None]
-        value, vector = np.linalg.eigh(around @ around.transpose(0, 2, 1))  # of neighbours, fewer than columns may be
+        around, off = around - centre[:, None], part - centre
+        if few_columns := x.shape[1] <= count:  # of two matrices with the same eigenvalues the smaller
+            value, vector = np.linalg.eigh(around.transpose(0, 2, 1) @ around)
+        else:
+            value, vector = np.linalg.eigh(around @ around.transpose(0, 2, 1))
         value, vector = value[:, -dimension:], vector[:, :, -dimension:]
-        off = part - centre
-        along = np.einsum("nd,nkd,nkj->nj", off, around, vector, optimize=True)
-        along = np.square(along) / np.where(value > 1e-12 * value[:, -1:], value, np.inf)
+        size = np.where(value > 1e-12 * value[:, -1:], 1.0 if few_columns else value, np.inf)
+        if not few_columns:
+            vector = around.transpose(0, 2, 1) @ vector
+        along = np.square(np.einsum("nd,ndj->nj", off, vector)) / size
         squared.append(np.maximum(np.square(off).sum(axis=1) - along.sum(axis=1), 0))
     return np.concatenate(squared)

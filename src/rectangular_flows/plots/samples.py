@@ -76,7 +76,9 @@ def write_samples(
 
 
 def _columns(run: SavedRun) -> tuple[str, ...]:
-    return run.columns if run.sphere is None else DEGREES
+    if run.sphere is not None:
+        return DEGREES
+    return run.columns if run.whole is None else run.whole.names
 
 
 def _sampled(run: SavedRun, count: int, seed: int, scatter: bool | None) -> Iterator[Array]:
@@ -89,7 +91,7 @@ def _sampled(run: SavedRun, count: int, seed: int, scatter: bool | None) -> Iter
         if run.sphere is not None:
             off += float(np.abs(np.linalg.norm(values.astype(np.float64), axis=1) - 1).sum()) / count
             values = to_degrees(values)
-        yield values
+        yield values if run.whole is None else run.whole.used.restore(values)
     if off > _FAR_FROM_SPHERE:
         text = f"the samples are {off:.3g} from the unit sphere on average, more than {_FAR_FROM_SPHERE:g}"
         warn(OffSphereWarning, f"{text}; their directions are written. Train longer, or with a larger beta.")

@@ -44,6 +44,8 @@ def run_settings(
     with world.open():
         data = open_once(world, lambda: prepare(settings.data, settings.model.latent_dim, seed, known=known))
         flow = None
+        if world.first and data.note and not quiet:
+            say(f"note: {data.note}", console=console)
         if world.first:
             settings, flow = _model(settings, data, None if quiet else console)
         flow, settings = same_model(world, flow), _same_settings(world, settings)
@@ -137,6 +139,8 @@ def _facts(settings: FitSettings, data: Prepared) -> dict[str, Any]:
         facts["sphere"] = list(data.degrees)
     if data.image_shape is not None:
         facts["image"] = list(data.image_shape)
+    if data.whole is not None:
+        facts["whole"] = data.whole.listed()
     return facts
 
 

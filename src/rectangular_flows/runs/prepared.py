@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.columns import WholeTable
 from ..data.datasets import DATASETS, find_dataset, place_of
 from ..data.images import holds_images, images_like, load_images
 from ..data.periodic import PeriodicColumn, notes_on, periodic_columns
@@ -32,7 +33,8 @@ from ..spelling import nearest
 class Prepared:
     """Data ready for training: three parts, the names of the columns, and on the sphere those in the user's file.
 
-    ``periodic`` are the columns that are angles.
+    ``periodic`` are the columns that are angles; ``whole`` says what the file has beside ``columns``, where some are left
+    out because they hold one value or repeat another.
 
     Images are rows (N, C, H, W), dequantised, in (0, 1), and have no names of columns.
     """
@@ -44,6 +46,7 @@ class Prepared:
     note: str = ""
     degrees: tuple[str, ...] = ()
     periodic: tuple[PeriodicColumn, ...] = ()
+    whole: WholeTable | None = None
 
     @property
     def image_shape(self) -> tuple[int, ...] | None:
@@ -58,10 +61,12 @@ class Known:
     Attributes:
         columns: of a table.
         degrees: on the sphere, the names of latitude and longitude in the file, () if it had none; None elsewhere.
+        whole: all columns of its table, where some of them are not the model's.
     """
 
     columns: tuple[str, ...]
     degrees: tuple[str, ...] | None = None
+    whole: WholeTable | None = None
 
 
 def prepare(settings: DataSettings, latent_dim: int | str | None, seed: int, *, known: Known | None = None) -> Prepared:
@@ -101,9 +106,9 @@ def _table(settings: DataSettings, latent_dim: int | str | None, seed: int, know
     parts = {name: getattr(settings, f"{name}_data") for name in ("validation", "test")}
     shares = {name: 0.0 if path is not None else getattr(settings, f"{name}_fraction") for name, path in parts.items()}
     split = dict(zip(("train", *parts), split_rows(len(table.values), **shares, seed=seed), strict=True))
-    left_out = ""
+    kept = None if known is None else known.whole
     if known is None and not settings.sphere and not settings.periodic:  # angles are named: their user means them
-        table, left_out = used_columns(table, split["train"])
+        table, kept = used_columns(table, split["train"])
     degrees = table.degrees if isinstance(table, SphereTable) else ()
     periodic = (
         periodic_columns(settings.periodic, table.values, table.columns, f"'{table.source}'")
@@ -125,10 +130,11 @@ def _table(settings: DataSettings, latent_dim: int | str | None, seed: int, know
     dropped = f"{table.dropped} rows with missing or infinite values were dropped" if table.dropped else ""
     unnamed = "" if table.named or degrees or Path(table.source).suffix.lower() == ".npy" else "no header was found"
     unnamed = unnamed and f"{unnamed}: the columns are {whole.columns[0]} to {whole.columns[-1]}"
+    left_out = "" if kept is None else f"left out: {kept.used.reasons(kept.names)}"
     notes = [table.note if isinstance(table, SphereTable) else "", unnamed, dropped, left_out]
     notes += notes_on(periodic)
     note = "; ".join(filter(None, notes))
-    return Prepared(**rows, columns=table.columns, note=note, degrees=degrees, periodic=periodic)
+    return Prepared(**rows, columns=table.columns, note=note, degrees=degrees, periodic=periodic, whole=kept)
 
 
 def _first_table(settings: DataSettings, known: Known | None) -> Table:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..atlas import Model
+from ..data.columns import WholeTable
 from ..data.datasets import place_of
 from ..data.images import images_like
 from ..data.pixels import ImageRows
@@ -88,10 +89,30 @@ class SavedRun:
     def columns(self) -> tuple[str, ...]:
         """Names of the model's columns; x1, x2, … where it was given none, and for images."""
         names = self.facts.get("columns") or self.facts.get("estimator", {}).get("feature_names_in")
+        if self.whole is not None:
+            names = self.whole.seen
         if names and len(names) != self.flow.ambient_dim:
             text = f"{len(names)} names of columns for a model of {self.flow.ambient_dim}"
             raise ValueError(f"{self.path / DESCRIPTION} is damaged: it has {text}")
         return tuple(names or [f"x{i + 1}" for i in range(self.flow.ambient_dim)])
+
+    @cached_property
+    def whole(self) -> WholeTable | None:
+        """All columns of the table it was trained on, where the model does not see some of them; None where it sees all."""
+        fitted = self.facts.get("estimator", {})
+        used = fitted.get("used", {})
+        if used.get("constant") or used.get("copies"):
+            names = fitted["feature_names_in"] or [f"x{i + 1}" for i in range(used["count"])]
+            return self._whole({"names": names, "rows": fitted.get("train_rows") or 0, **used})
+        return self._whole(self.facts.get("whole"))
+
+    def _whole(self, listed: Any) -> WholeTable | None:
+        if listed is None:
+            return None
+        try:
+            return WholeTable.from_list(listed)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{self.path} is damaged: it does not say which columns were left out") from error
 
     @property
     def sphere(self) -> tuple[str, ...] | None:
@@ -155,7 +176,8 @@ class SavedRun:
         """The columns by which files are matched; None for images, and for a run without a model yet."""
         if "columns" in self.record:  # not so in runs of version 0.1
             columns, degrees = self.record["columns"], self.record.get("sphere")
-            return Known(tuple(columns), None if degrees is None else tuple(degrees)) if columns else None
+            whole = self._whole(self.record.get("whole"))
+            return Known(tuple(columns), None if degrees is None else tuple(degrees), whole) if columns else None
         if not (self.path / DESCRIPTION).exists() or "image" in self.facts:
             return None
         return Known(self.columns, self.sphere)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..data.columns import WholeTable
 from ..data.periodic import PeriodicColumn
 from ..data.pixels import ImageRows
 from ..data.rows import Picked, Rows
@@ -56,6 +57,7 @@ def _written(data: Prepared) -> str:
     folder = Path(tempfile.mkdtemp(prefix="rnf-rows-"))
     facts: dict[str, Any] = {"columns": data.columns, "note": data.note, "degrees": data.degrees, "seeds": {}}
     facts["periodic"] = [asdict(column) for column in data.periodic]
+    facts["whole"] = None if data.whole is None else data.whole.listed()
     for name in _PARTS:
         rows: Rows = getattr(data, name)
         if isinstance(rows, ImageRows):
@@ -75,4 +77,5 @@ def _mapped(folder: Path) -> Prepared:
         rows[name] = values if seed is None else ImageRows(values, seed if isinstance(seed, int) else tuple(seed))
     columns, degrees = tuple(facts["columns"]), tuple(facts["degrees"])
     periodic = tuple(PeriodicColumn(**column) for column in facts["periodic"])
-    return Prepared(**rows, columns=columns, note=facts["note"], degrees=degrees, periodic=periodic)
+    whole = None if facts["whole"] is None else WholeTable.from_list(facts["whole"])
+    return Prepared(**rows, columns=columns, note=facts["note"], degrees=degrees, periodic=periodic, whole=whole)

@@ -86,7 +86,7 @@ class RunFolder:
         versions = {"rectangular_flows": __version__, "torch": torch.__version__, "python": platform.python_version()}
         started = datetime.now(UTC).isoformat(timespec="seconds")
         record = {"started": started, **versions, "train_rows": len(train), **_fingerprints(train, validation)}
-        values = _known({**settings, "record": {**record, **_names(facts)}})
+        values = _known({**settings, "record": {**record, **_names(facts), "whole": facts.get("whole")}})
         remove = [*derived_files(self.path), *(path.relative_to(self.path).as_posix() for path in self._events())]
         known = {"settings_sha256": _meaning(values)}
         commit(self.path, {CONFIG: tomli_w.dumps(values).encode()}, remove=remove, facts=known, fresh=True)

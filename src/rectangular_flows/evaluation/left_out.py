@@ -1,4 +1,4 @@
-"""Columns that an estimator leaves out, since they hold one value or repeat another, and rows that break these rules."""
+"""Rows that break a rule: of columns that a model does not see, since they held one value or repeated another."""
 
 from __future__ import annotations
 
@@ -9,31 +9,9 @@ from dataclasses import replace
 import numpy as np
 
 from ..data.columns import UsedColumns
-from ..errors import LeftOutWarning, warn
-from ..evaluation.explain import Explanation
+from ..metrics.arrays import Array
 from ..runs.calibration import Calibration
-from .frames import Array
-
-
-def used_in(values: Array, names: Sequence[str], fixed: bool) -> UsedColumns:
-    """The columns of X that the model is to see, with a warning where these are not all.
-
-    Args:
-        values: (N, D).
-        names: of the columns.
-        fixed: whether none may be left out, because columns are known by their positions.
-
-    Raises:
-        ValueError: fewer than two would be left, or none may be left out.
-    """
-    used = UsedColumns.of(values)
-    if used.all:
-        return used
-    reasons = used.reasons(names)
-    if fixed or len(used.kept) < 2:
-        raise ValueError(f"expected columns of X that vary and differ from each other; {reasons}. Leave them out")
-    warn(LeftOutWarning, f"columns of X are left out: {reasons}")
-    return used
+from .explain import Explanation
 
 
 class Broken:

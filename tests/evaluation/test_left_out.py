@@ -1,0 +1,137 @@
+"""Columns that a model does not see, in the commands: put back into samples, looked at in scores."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+import rectangular_flows as rnf
+from rectangular_flows import SavedRun
+from rectangular_flows.data.tables import read_table, write_table
+from rectangular_flows.evaluation.scored import open_scoring, write_scores
+from rectangular_flows.plots.samples import write_samples
+from rectangular_flows.training.folder import ChangedSettingsWarning
+from tests.cli.command import run
+
+NAMES = ("east", "site", "north", "again", "up")
+SEEN = [0, 2, 4]
+
+
+def table(path, rows=120, seed=0):
+    """A helix with a column of one value and a copy."""
+    random = np.random.default_rng(seed)
+    t = random.normal(size=rows)
+    east, north = np.cos(t) + 0.05 * random.normal(size=rows), np.sin(t)
+    write_table(path, NAMES, np.stack([east, np.full(rows, 0.1), north, east, 0.3 * t], axis=1))
+    return read_table(path).values
+
+
+def broken(path):
+    """Of five rows the second has another site, the third no copy, the fourth neither."""
+    rows = table(path, 5, seed=1)
+    rows[[1, 3], 1] = 0.2, -3.0
+    rows[[2, 3], 3] += 1, 2
+    write_table(path, NAMES, rows)
+    return rows
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run that was stopped and resumed, on the whole table, and one on the columns that vary."""
+    here = tmp_path_factory.mktemp("left-out")
+    rows = table(here / "whole.csv")
+    write_table(here / "plain.csv", [NAMES[i] for i in SEEN], rows[:, SEEN])
+    for name in ("whole", "plain"):
+        done = run("fit", here / f"{name}.csv", "--latent-dim", 1, "--epochs", 2, "--out", here / name)
+        assert done.returncode == 0, done.stderr
+        first = done.stdout.splitlines()[0]
+        assert (first == "note: left out: 'site' holds one value; 'again' equals 'east' in every row") == (
+            name == "whole"
+        )
+    return here
+
+
+def scored(run, source, out, **options):
+    write_scores(open_scoring(run, str(source), **options), out)
+    found = read_table(out)
+    return dict(zip(found.columns, found.values.T, strict=True))
+
+
+def test_rows_that_break_a_rule_are_that_much_more_unusual(trained, tmp_path):
+    rows = broken(tmp_path / "broken.csv")
+    write_table(tmp_path / "plain.csv", [NAMES[i] for i in SEEN], rows[:, SEEN])
+    found = scored(SavedRun(trained / "whole"), tmp_path / "broken.csv", tmp_path / "a.csv", reasons=True)
+    plain = scored(SavedRun(trained / "plain"), tmp_path / "plain.csv", tmp_path / "b.csv", reasons=True)
+    trained_on = 96  # of 120: a tenth validates, a tenth tests
+    nats = np.log(trained_on + 2) * np.array([0, 1, 1, 2, 0])
+    np.testing.assert_allclose(found["outlier_score"], plain["outlier_score"] + nats)
+    np.testing.assert_allclose(found["log_density_ambient"], plain["log_density_ambient"] - nats)
+    errors = plain["reconstruction_error"] + [0, 0.01, 1, 3.1**2 + 4, 0]
+    np.testing.assert_allclose(found["reconstruction_error"], errors)
+    np.testing.assert_array_equal(found["log_density"], plain["log_density"])
+    assert (found["p_value"][1:4] < plain["p_value"][1:4]).all()
+    np.testing.assert_array_equal(found["p_value"][[0, 4]], plain["p_value"][[0, 4]])
+    one = np.log(trained_on + 2)
+    np.testing.assert_allclose(found["why_site"], [0, one, 0, one, 0])
+    np.testing.assert_allclose(found["why_again"], [0, 0, one, one, 0])
+    np.testing.assert_array_equal(found["why_up"], plain["why_up"])
+
+
+def test_a_file_without_these_columns_is_scored_and_says_so(trained, tmp_path):
+    scoring = open_scoring(SavedRun(trained / "whole"), str(trained / "plain.csv"))
+    assert scoring.notes == ["'site', 'again': left out of the model and not in the file, so not looked at"]
+    found = scored(scoring.run, trained / "plain.csv", tmp_path / "a.csv")
+    whole = scored(scoring.run, trained / "whole.csv", tmp_path / "b.csv")
+    assert all((found[name] == whole[name]).all() for name in whole)
+
+
+def test_samples_have_all_columns(trained, tmp_path):
+    saved = SavedRun(trained / "whole")
+    assert saved.columns == ("east", "north", "up")
+    write_samples(saved, tmp_path / "samples.csv", 30, 0)
+    write_samples(SavedRun(trained / "plain"), tmp_path / "plain.csv", 30, 0)
+    samples, plain = read_table(tmp_path / "samples.csv"), read_table(tmp_path / "plain.csv").values
+    assert samples.columns == NAMES
+    np.testing.assert_array_equal(samples.values[:, SEEN], plain)
+    np.testing.assert_allclose(samples.values[:, 1], 0.1)
+    np.testing.assert_array_equal(samples.values[:, 3], samples.values[:, 0])
+    found = scored(saved, tmp_path / "samples.csv", tmp_path / "scores.csv", reasons=True)
+    assert not found["why_site"].any()
+    assert not found["why_again"].any()
+
+
+def test_a_resumed_run_knows_them_as_well(trained, tmp_path):
+    shutil.copytree(trained / "whole", tmp_path / "run")
+    before = SavedRun(tmp_path / "run").whole
+    text = (tmp_path / "run" / "config.toml").read_text().replace("epochs = 2", "epochs = 3")
+    (tmp_path / "run" / "config.toml").write_text(text)
+    assert run("fit", "--resume", tmp_path / "run").returncode == 0
+    saved = SavedRun(tmp_path / "run")
+    with pytest.warns(ChangedSettingsWarning):
+        assert saved.whole == before == saved.data.whole
+    assert saved.data.note.startswith("left out: 'site' holds one value")
+    (tmp_path / "run" / "config.toml").write_text(text.replace("names = ", "titles = "))
+    with (
+        pytest.warns(ChangedSettingsWarning),
+        pytest.raises(ValueError, match="does not say which columns were left out"),
+    ):
+        _ = SavedRun(tmp_path / "run").known
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_saved_estimator_does_as_the_estimator(tmp_path, named):
+    pandas = pytest.importorskip("pandas")
+    rows, others = table(tmp_path / "whole.csv"), broken(tmp_path / "broken.csv")
+    X, new = (pandas.DataFrame(x, columns=NAMES) if named else x for x in (rows, others))
+    with pytest.warns(rnf.errors.LeftOutWarning):
+        fitted = rnf.RectangularFlowEstimator(latent_dim=1, epochs=2, random_state=0).fit(X)
+    fitted.save(tmp_path / "model")
+    saved = SavedRun(tmp_path / "model")
+    assert saved.columns == (("east", "north", "up") if named else ("x1", "x3", "x5"))
+    source = tmp_path / "broken.csv"
+    if not named:
+        np.save(source := tmp_path / "broken.npy", others)
+    found = scored(saved, source, tmp_path / "scores.csv")
+    expected = fitted.scores(new, "outlier_score", "p_value")
+    np.testing.assert_allclose(found["outlier_score"], expected["outlier_score"])
+    np.testing.assert_allclose(found["p_value"], expected["p_value"])
