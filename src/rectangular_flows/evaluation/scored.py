@@ -182,8 +182,8 @@ def open_scoring(
         others = () if run.whole is None else run.whole.others
         rows = FileRows(source, run.columns, drop_invalid, ids, others)
         if missing := [name for name in others if name not in rows.more]:
-            names = ", ".join(f"'{name}'" for name in missing)
-            notes.append(f"{names}: left out of the model and not in the file, so not looked at")
+            these = ", ".join(f"'{name}'" for name in missing)
+            notes.append(f"{these}: left out of the model and not in the file, so not looked at")
     if rows.dropped:
         left_out = f"{rows.dropped} of {rows.dropped + len(rows)} rows have missing or infinite values"
         notes.append(f"{left_out} and were left out; the column 'row' says which are left, from 1")
