@@ -78,20 +78,25 @@ def test_nothing_is_wrong_with_a_good_one():
         ),
         (unbent, {"kept": {"share": 0.5}}, {"kept": {"share": 0.5, "against_pca": 1.32}}),
         (unbent, {"kept": {"share": 0.5}}, {"kept": {"share": 0.88}}),
-        # 1 − share − 3 · 0.01 > 3 · planes, and > planes + 0.003
+        # (1 − share − 3 · 0.01) · 0.5 > 1.3 · planes, and 1 − share − 3 · 0.01 > planes + 0.003
         (
             astray,
-            {"kept": {"share": 0.9399}, "shape": {"planes": 0.01}},
-            {"kept": {"share": 0.9401}, "shape": {"planes": 0.01}},
+            {"kept": {"share": 0.9439}, "shape": {"planes": 0.01, "planes_of_noise": 0.5}},
+            {"kept": {"share": 0.9441}, "shape": {"planes": 0.01, "planes_of_noise": 0.5}},
         ),
         (
             astray,
-            {"kept": {"share": 0.9659}, "shape": {"planes": 1e-3}},
-            {"kept": {"share": 0.9661}, "shape": {"planes": 1e-3}},
+            {"kept": {"share": 0.9659}, "shape": {"planes": 1e-3, "planes_of_noise": 1.0}},
+            {"kept": {"share": 0.9661}, "shape": {"planes": 1e-3, "planes_of_noise": 1.0}},
         ),
         (
             astray,
-            {"kept": {"share": 0.9}, "shape": {"planes": 0.01}},
+            {"kept": {"share": 0.9569}, "shape": {"planes": 0.01, "planes_of_noise": 9.0}},
+            {"kept": {"share": 0.9571}, "shape": {"planes": 0.01, "planes_of_noise": 9.0}},
+        ),
+        (
+            astray,
+            {"kept": {"share": 0.9}, "shape": {"planes": 0.01, "planes_of_noise": 1.0}},
             {"kept": {"share": 0.9}},
         ),  # of older runs, not known
     ],
@@ -106,11 +111,14 @@ def test_where_it_begins(holds, just, not_quite):
 def test_a_manifold_astray():
     what = "the manifold has not found the shape of the data: it loses 6 % of the variance, and planes through "
     what += "neighbouring rows 0.2 %"
-    far: dict[str, Any] = {"kept": {"share": 0.94}, "shape": {"planes": 0.002}}
+    far: dict[str, Any] = {"kept": {"share": 0.94}, "shape": {"planes": 0.002, "planes_of_noise": 0.5}}
     assert first(**far) == ("astray", what, "try --charts 4, or more --layers and --epochs")
     assert first(**far, charts=3)[2].startswith("try --charts 6,")
     assert first(**far, latent_dim=5) is None  # as many as there are columns
-    assert first(kept={"share": 0.5}, shape={"planes": 0.002})[0] == "undertrained"
+    assert first(kept={"share": 0.5}, shape=far["shape"])[0] == "undertrained"
+    surface: dict[str, Any] = {"kept": {"share": 0.5}, "shape": {**far["shape"], "dimension": 3.9}}
+    assert first(**surface)[0] == "dimension"
+    assert first(**surface, latent_dim=GOOD.ambient_dim - 1)[0] == "astray"  # no larger dimension would help
     assert [fault.name for fault in faults(changed(**far, train=9))] == ["rows"]  # more charts would not help
 
 

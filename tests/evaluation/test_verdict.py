@@ -17,7 +17,7 @@ from rectangular_flows.cli import command_line
 from rectangular_flows.densities import MixtureDensity
 from rectangular_flows.evaluation import judgement
 from rectangular_flows.evaluation.columns import Levels
-from rectangular_flows.evaluation.judgement import faults
+from rectangular_flows.evaluation.judgement import astray, faults
 from rectangular_flows.evaluation.measure import _GRAPH_ROWS, _shape, gaussian_log_density, measure
 from rectangular_flows.evaluation.run_verdict import judge
 from rectangular_flows.evaluation.verdict import Verdict
@@ -209,6 +209,22 @@ def test_planes_lie_nearer_than_a_manifold_astray():
     assert found.shape.planes == pytest.approx(off, rel=1e-4)
     assert found.shape.planes < 0.01
     assert 1 - found.kept.share > 0.1
+    noisy = [
+        [part * [1, 0] + reach / 2 * random.normal(size=part.shape) for part in (new[:500], y)]
+        for random in map(np.random.default_rng, range(1, 9))
+    ]
+    of_noise = [off_planes(*sets, 1, reach).mean() / (reach / 2) ** 2 for sets in noisy]
+    assert abs(found.shape.planes_of_noise - np.mean(of_noise)) < 3 * np.std(of_noise)
+    assert 3 * np.std(of_noise) < 0.5 * np.mean(of_noise)
+    assert astray(found)
+
+
+@pytest.mark.parametrize(("d", "D", "noise"), [(1, 2, 0.1), (2, 3, 0.1), (2, 3, 0.4), (3, 9, 0.3)])
+def test_planes_through_noise_lose_what_noise_explains(d, D, noise):
+    rows = table(5000, (1,) * d + (noise,) * (D - d))
+    found = measure(flat(d, D), rows[:4500], rows[4500:])
+    assert found.shape.planes / (1 - found.kept.share) == pytest.approx(found.shape.planes_of_noise, rel=0.25)
+    assert not astray(found)
 
 
 def test_few_rows_far_off_do_not_widen_the_neighbourhoods_of_planes():

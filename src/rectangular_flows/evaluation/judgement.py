@@ -20,7 +20,7 @@ TORN = 0.05  # share of neighbours that may be torn apart: a cut through a surfa
 TOLD_APART = 0.15  # accuracy of a classifier above its floor, at which samples are poor whatever else reaches
 BEHIND = 0.05  # accuracy above that for a mixture
 BEHIND_NATS = 0.1  # log-density below that of a mixture
-BESIDE_PLANES = 3.0  # share lost over that of planes through neighbours, above which a manifold is not near the data
+BESIDE_PLANES = 1.3  # share lost over that of planes through neighbours, beyond what noise explains: not near the data
 MORE_LOST = 0.003  # share of the variance that may be lost beyond that
 CURVED = 0.9  # dimensions over those of a Gaussian, below which data are curved
 NOISE = 0.75  # dimensions that noise around a manifold may add
@@ -83,7 +83,8 @@ def astray(v: Verdict) -> bool:
     if v.kept is None or v.shape is None:
         return False
     lost, planes = 1 - v.kept.share - SIGMAS * v.kept.standard_error, v.shape.planes
-    return lost > max(BESIDE_PLANES * planes, planes + MORE_LOST) and v.latent_dim < v.ambient_dim
+    of_noise = min(v.shape.planes_of_noise, 1.0)  # planes through rows nearer than the noise lose less than it
+    return lost * of_noise > BESIDE_PLANES * planes and lost > planes + MORE_LOST and v.latent_dim < v.ambient_dim
 
 
 def _more(share: float, floor: float, allowed: float, count: int) -> bool:
@@ -139,7 +140,7 @@ def _unbent(v: Verdict) -> Fault | None:
 
 
 def _astray(v: Verdict) -> Fault | None:
-    if v.kept is None or v.shape is None or not astray(v) or unbent(v) or loses_much(v) or _rows(v):
+    if v.kept is None or v.shape is None or not astray(v) or unbent(v) or _dimension(v) or _rows(v):
         return None
     what = (
         f"the manifold has not found the shape of the data: it loses {_small(1 - v.kept.share)} of the variance, and planes "

@@ -208,16 +208,30 @@ def _shape(flow: Model, y: Tensor, y_new: Tensor, samples: Array, step: float, s
         samples=_GRAPH_ROWS,
         dimension=_dimension(some),
         dimension_gaussian=_dimension(gaussian),
-        planes=_planes(flow, y_new[:_PLANES], train),
+        **_planes(flow, y_new[:_PLANES], y, seed),
     )
 
 
-def _planes(flow: Model, rows: Tensor, train: Array) -> float:
-    """Share of the variance of rows that planes lose; these go through neighbours within twice the error of the manifold."""
-    errors, new = _squares(flow, rows).sum(axis=1), _array(rows)
+def _planes(flow: Model, rows: Tensor, y: Tensor, seed: int) -> dict[str, float]:
+    """Shares of the variance of rows and of noise that planes lose; these go through neighbours within twice the error.
+
+    Where rows are dense, neighbours are nearer than the noise, and planes through them lose less than the noise. How much
+    less is seen from the projections of the same rows with noise as large as the usual error.
+    """
+    sets = [_array(part) for part in (rows, y)]
+    on = [_array(flow.in_batches(flow.in_model_units.project, part)) for part in (rows, y)]
+    errors = np.square(sets[0] - on[0]).sum(axis=1)
     usual = float(np.sqrt(min(errors.mean(), _OF_MEDIAN * np.median(errors))))  # few rows far off do not count
-    off = off_planes(new, train, flow.latent_dim, _BEYOND_ERRORS * usual if np.isfinite(usual) else 0.0)
-    return float(off.sum() / np.square(new - train.mean(axis=0)).sum())
+    if not np.isfinite(usual) or not all(np.isfinite(part).all() for part in on):
+        usual = 0.0
+    off = off_planes(sets[0], sets[1], flow.latent_dim, _BEYOND_ERRORS * usual)
+    found = {"planes": float(off.sum() / np.square(sets[0] - sets[1].mean(axis=0)).sum())}
+    if usual > 0:
+        random, width = np.random.default_rng(seed), usual / np.sqrt(max(flow.ambient_dim - flow.latent_dim, 1))
+        new, train = (there + width * random.standard_normal(there.shape) for there in on)
+        off = off_planes(new, train, flow.latent_dim, _BEYOND_ERRORS * usual)
+        found["planes_of_noise"] = float(off.mean() / usual**2)
+    return found
 
 
 def _dimension(rows: Array) -> float:

@@ -82,6 +82,8 @@ class Shape:
     """The same estimate for a Gaussian with the covariance of the data: less than D, by its bias."""
     planes: float = nan
     """Share of the variance of held-out rows that planes of d dimensions through their neighbours lose."""
+    planes_of_noise: float = nan
+    """Share of noise around the manifold, as large as the usual error, that such planes lose."""
 
 
 @dataclass(frozen=True)
