@@ -143,7 +143,7 @@ def test_usage_and_defaults(words):
         ),
         *(("evaluate run --skip-fid", "skip_fid", True), ("evaluate run --network a.pt", "network", "a.pt")),
         *(("ood run --against x -n 9", "count", 9), ("ood run --against x -o f", "output", "f")),
-        *(("reproduce all --grid", "grid", True), ("reproduce all --seeds 2", "seeds", 2)),
+        *(("reproduce all --grid", "grid", True), ("reproduce all --seeds 2", "seeds", "2")),
         *(("reproduce all --epochs 2", "epochs", 2), ("reproduce all --jobs 2", "jobs", 2)),
         *(("reproduce all --published", "published", True), ("reproduce all --no-square", "no_square", True)),
         *(("reproduce all --published-samples 2", "published_samples", 2), ("reproduce all -n 2", "samples", 2)),

@@ -32,7 +32,7 @@ def groups(todo, fits):
 
 
 def test_a_run_for_each_preset_and_seed(tmp_path):
-    cells = Circle(Request(tmp_path, ("circle",), seeds=2, epochs=3)).cells("circle")
+    cells = Circle(Request(tmp_path, ("circle",), seeds=(0, 1), epochs=3)).cells("circle")
     assert [(cell.method, cell.seed) for cell in cells] == [(method, seed) for method in PRESETS for seed in (0, 1)]
     assert cells[1].job.title == "Maximum likelihood, seed 1"
     assert cells[1].job.folder == tmp_path / "circle" / "circle" / "seed-1"
@@ -67,7 +67,7 @@ def test_rows_of_the_table(tmp_path):
     ],
 )
 def test_verdicts_go_both_ways(tmp_path, ml, two_step, passed):
-    todo = Circle(Request(tmp_path, ("circle",), seeds=2))
+    todo = Circle(Request(tmp_path, ("circle",), seeds=(0, 1)))
     found = groups(todo, {**dict.fromkeys(PRESETS, fit(9.0)), ML: ml, TWO_STEP: two_step})
     verdicts = todo.verdicts(found)
     assert [ok for _, ok in verdicts] == passed
@@ -78,7 +78,7 @@ def test_verdicts_go_both_ways(tmp_path, ml, two_step, passed):
 
 def test_the_figure_shows_each_run_in_its_row_and_column(tmp_path, monkeypatch):
     monkeypatch.setattr(circle, "load_model", lambda folder: folder)
-    todo = Circle(Request(tmp_path, ("circle",), seeds=2))
+    todo = Circle(Request(tmp_path, ("circle",), seeds=(0, 1)))
     panels = todo.panels(groups(todo, {method: fit(i) for i, method in enumerate(PRESETS)}))
     rows, columns = todo.labels()
     assert len(panels) == 10

@@ -39,7 +39,7 @@ class Made(Experiment[Number]):
         return [
             Cell(data, method, seed, Job(f"{data}, {method}, {seed}", {}, folder / method / str(seed)))
             for method in self.request.methods
-            for seed in range(self.request.seeds)
+            for seed in self.request.seeds
         ]
 
     def judge(self, cell, seconds):
@@ -74,7 +74,7 @@ def made(tmp_path, monkeypatch):
         monkeypatch.setattr(experiment, "run_jobs", pretend)
         printed = io.StringIO()
         options = {"sets": ("here", "absent"), "methods": ("a", "b"), **request}
-        todo = kind(Request(tmp_path, seeds=seeds, **options), Console(file=printed, width=120))
+        todo = kind(Request(tmp_path, seeds=tuple(range(seeds)), **options), Console(file=printed, width=120))
         code = todo.run()
         run.asked = asked
         return code, printed.getvalue(), todo.folder

@@ -97,7 +97,7 @@ def test_too_few_rows_are_told_before_anything_is_trained(here, tmp_path, capsys
 
 
 def test_the_square_flow_is_a_contrast_to_the_first_run_of_each_set():
-    todo = OutOfDistribution(Request(Path("out"), tuple(PAIRS), ("exact", "two-step"), 2))
+    todo = OutOfDistribution(Request(Path("out"), tuple(PAIRS), ("exact", "two-step"), (0, 1)))
     todo.check()
     cells = todo.cells("mnist")
     assert [(cell.method, cell.seed) for cell in cells] == [

@@ -16,10 +16,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=(*EXPERIMENTS, "all"), metavar="WHAT", help="%(choices)s")
     parser.add_argument("--grid", action="store_true", help="circle: all 36 settings of the appendix, one seed")
     parser.add_argument("--sets", metavar="NAME,…", help=f"data sets (default: all); {sets}")
-    text = f"methods (default: all but best, which takes an hour a run); tabular: {listed['tabular']}"
+    text = f"methods (default: all but best, which takes an hour a run, and auto); tabular: {listed['tabular']}"
+    text += f"; circle: {listed['circle']}"
     parser.add_argument("--methods", metavar="NAME,…", help=f"{text}; images and ood: {listed['images']}")
     parser.add_argument("--published", action="store_true", help="tabular: also run the published settings (days)")
-    parser.add_argument("--seeds", type=whole, help="number of seeds, from 0 on (default: 5; images and ood: 1)")
+    text = "number of seeds, from 0 on, or a list such as 0..4,10..14 (default: 5; images and ood: 1)"
+    parser.add_argument("--seeds", help=text)
     parser.add_argument("--epochs", type=whole, help="train for at most EPOCHS, for a quick look")
     parser.add_argument("-o", "--out", type=Path, default=Path("runs/reproduce"), help="folder (default: %(default)s)")
     parser.add_argument("--jobs", type=whole, help="number of runs at a time (default: one for each core)")

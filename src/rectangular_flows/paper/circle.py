@@ -69,13 +69,19 @@ the central 99 % of its probability. *Mass* is the integral of the density along
 together.
 """
 
+    @property
+    def presets(self) -> dict[str, str]:
+        """Those asked for, by their names in the table."""
+        wanted = self.request.methods or tuple(PRESETS.values())
+        return {method: preset for method, preset in PRESETS.items() if preset in wanted}
+
     def cells(self, data: str) -> list[Cell]:
         cells = []
-        for row, (method, preset) in enumerate(PRESETS.items()):
-            for seed in range(self.request.seeds):
+        for row, (method, preset) in enumerate(self.presets.items()):
+            for column, seed in enumerate(self.request.seeds):
                 folder, epochs = self.folder / preset / f"seed-{seed}", self.request.epochs
                 job = preset_job(f"{method}, seed {seed}", preset, folder, seed, epochs)
-                cells.append(Cell(data, method, seed, job, place=(row, seed)))
+                cells.append(Cell(data, method, seed, job, place=(row, column)))
         return cells
 
     def judge(self, cell: Cell, seconds: float) -> CircleRun:
@@ -106,7 +112,7 @@ together.
 
     def labels(self) -> tuple[list[str], list[str]]:
         """Of the rows and columns of the figure."""
-        return list(PRESETS), [f"seed {seed}" for seed in range(self.request.seeds)]
+        return list(self.presets), [f"seed {seed}" for seed in self.request.seeds]
 
     def panels(self, groups: Groups) -> dict[tuple[int, int], CircleResult]:
         """(row, column) of the figure → the run shown there."""

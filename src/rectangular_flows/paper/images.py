@@ -86,7 +86,7 @@ def image_cells(data: str, request: Request) -> list[Cell]:
     cells = []
     for key in request.methods:
         method = METHODS[key]
-        for seed in range(request.seeds):
+        for seed in request.seeds:
             folder, title = request.out / "images" / data / key / f"seed-{seed}", f"{data}, {method.name}, seed {seed}"
             job = preset_job(title, method.preset, folder, seed, request.epochs, {**method.change, "data": data})
             cells.append(Cell(data, method.name, seed, job))

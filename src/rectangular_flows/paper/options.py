@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..settings.grid import spread_out
 from ..spelling import nearest
 
 
@@ -19,7 +20,7 @@ class Request:
         out: folder of all experiments.
         sets: data sets, by name.
         methods: ways to train, by their names on the command line.
-        seeds: how many, from 0.
+        seeds: of the runs.
         epochs: a limit for each run; None for none.
         jobs: runs at a time; None for one on each core.
         more: options of this experiment alone, where they were given.
@@ -28,7 +29,7 @@ class Request:
     out: Path
     sets: tuple[str, ...]
     methods: tuple[str, ...] = ()
-    seeds: int = 1
+    seeds: tuple[int, ...] = (0,)
     epochs: int | None = None
     jobs: int | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
@@ -48,12 +49,14 @@ class Options:
 
 _IMAGES = ("exact", "k1", "two-step")
 _NETWORK = ("network", "network_sha256")
+CIRCLE_PRESETS = ("circle", "circle-baseline", "circle-ml", "circle-two-step", "circle-mflow")
 EXPERIMENTS = {
-    "circle": Options(5, ("circle",), own=("grid",)),
+    "circle": Options(5, ("circle",), CIRCLE_PRESETS, own=("methods", "grid")),
     "tabular": Options(
         5,
         ("power", "gas", "hepmass", "miniboone"),
         ("exact", "k1", "k10", "two-step"),
+        ("auto",),
         own=("sets", "methods", "published"),
     ),
     "images": Options(
@@ -126,13 +129,33 @@ def _run_all(arguments: argparse.Namespace) -> int:
 
 
 def _request(arguments: argparse.Namespace, options: Options, given: Mapping[str, Any]) -> Request:
-    seeds = options.seeds if arguments.seeds is None else arguments.seeds
-    if seeds < 1:
-        raise ValueError(f"expected at least one seed; got {seeds}")
+    seeds = tuple(range(options.seeds)) if arguments.seeds is None else read_seeds(arguments.seeds)
     sets = _chosen(given.get("sets"), options.sets, options.sets, "data set")
     methods = _chosen(given.get("methods"), (*options.methods, *options.if_asked), options.methods, "method")
     more = {name: value for name, value in given.items() if name not in ("sets", "methods")}
     return Request(arguments.out, sets, methods, seeds, arguments.epochs, arguments.jobs, more)
+
+
+def read_seeds(text: str) -> tuple[int, ...]:
+    """Seeds: so many from 0 on, or a list of them.
+
+    Raises:
+        ValueError: there is none, one is repeated, or one is no whole number from 0 on.
+
+    Example:
+        >>> read_seeds("3"), read_seeds("0..2,10,12")
+        ((0, 1, 2), (0, 1, 2, 10, 12))
+    """
+    words = spread_out(text.split(","))
+    if not all(word.isascii() and word.isdigit() for word in words):
+        raise ValueError(f"expected --seeds as a number of seeds, or as a list such as 0..4,10..14; got {text!r}")
+    numbers = tuple(map(int, words))
+    found = tuple(range(numbers[0])) if text.strip().isdigit() else numbers
+    if not found:
+        raise ValueError(f"expected at least one seed; got {text}")
+    if len({*found}) < len(found):
+        raise ValueError(f"expected different seeds; got {text}")
+    return found
 
 
 def _chosen(text: str | None, known: tuple[str, ...], default: tuple[str, ...], what: str) -> tuple[str, ...]:

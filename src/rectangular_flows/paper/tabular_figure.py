@@ -52,7 +52,9 @@ def score_panels(
             layers: list[Layer] = [Rule(floor)]
             for group in mine:
                 layers += _group_layers(group, getattr(group, field), methods.index(group.method), 4 * max(shown))
-            for i, method in enumerate(methods if theirs else []):
+            for i, method in enumerate(methods):
+                if method not in theirs:
+                    continue
                 mean, error = theirs[method]
                 bar = np.array([mean - error, mean, mean + error])
                 diamond = {"linewidth": 1, "marker": "D", "markersize": 5, "markevery": [1], "mfc": "white"}

@@ -52,16 +52,31 @@ def parse_axis(text: str) -> tuple[str, list[Any]]:
     table = settings_table()
     if name not in table.settings():
         raise ValueError(f"unknown setting {name!r} in --over {text}.{nearest(name, table.settings())}")
-    found: list[Any] = []
-    for part in values.split(";" if ";" in values else ","):
-        span = _RANGE.fullmatch(part.strip())
-        numbers = range(int(span[1]), int(span[2]) + 1) if span else None
-        if numbers is not None and not 0 < len(numbers) <= _MOST:
-            raise ValueError(f"expected a range from a number to one no less, such as 0..4; got {part.strip()}")
-        found += [table.convert(name, str(value)) for value in numbers or [part.strip()]]
+    parts = spread_out(values.split(";" if ";" in values else ","))
+    found = [table.convert(name, part) for part in parts]
     if any(found.count(value) > 1 for value in found):
         raise ValueError(f"expected different values of {name}; got {values}")
     return name, found
+
+
+def spread_out(parts: Sequence[str]) -> list[str]:
+    """The parts, and in place of each ``a..b`` the whole numbers from a to b.
+
+    Raises:
+        ValueError: a range is empty, or has too many numbers.
+
+    Example:
+        >>> spread_out(["0..2", "7"])
+        ['0', '1', '2', '7']
+    """
+    found: list[str] = []
+    for part in map(str.strip, parts):
+        span = _RANGE.fullmatch(part)
+        numbers = range(int(span[1]), int(span[2]) + 1) if span else None
+        if numbers is not None and not 0 < len(numbers) <= _MOST:
+            raise ValueError(f"expected a range from a number to one no less, such as 0..4; got {part}")
+        found += [part] if numbers is None else map(str, numbers)
+    return found
 
 
 def grid(axes: Sequence[tuple[str, Sequence[Any]]], given: Mapping[str, Any], base: Mapping[str, Any]) -> list[Point]:
