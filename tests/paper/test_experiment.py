@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
-from rich.console import Console
 
 from rectangular_flows.data.tables import DataError, MissingFileError
 from rectangular_flows.paper import experiment
 from rectangular_flows.paper.experiment import Cell, Experiment, Group, Table, mean_and_error, mean_cell
 from rectangular_flows.paper.options import Request
+from rectangular_flows.runs.display import PlainConsole
 from rectangular_flows.runs.jobs import Job, Outcome
 
 
@@ -74,7 +74,7 @@ def made(tmp_path, monkeypatch):
         monkeypatch.setattr(experiment, "run_jobs", pretend)
         printed = io.StringIO()
         options = {"sets": ("here", "absent"), "methods": ("a", "b"), **request}
-        todo = kind(Request(tmp_path, seeds=tuple(range(seeds)), **options), Console(file=printed, width=120))
+        todo = kind(Request(tmp_path, seeds=tuple(range(seeds)), **options), PlainConsole(file=printed, width=120))
         code = todo.run()
         run.asked = asked
         return code, printed.getvalue(), todo.folder

@@ -14,6 +14,7 @@ from rectangular_flows.runs.display import (
     WorkDisplay,
     duration,
     say,
+    say_outcome,
     say_where,
     wide_console,
 )
@@ -237,3 +238,13 @@ def test_work_that_goes_on_counts_what_is_done_now(clock):
 def test_lines_go_to_standard_output(capsys):
     say("[red]one", "two")
     assert capsys.readouterr().out == "[red]one\ntwo\n"
+
+
+def test_a_target_and_its_outcome():
+    plain, colour = PlainConsole(file=io.StringIO(), width=30), console(force_terminal=True, color_system="standard")
+    for where in (plain, colour):
+        say_outcome(where, "a mean of [red] below 3", True)
+        say_outcome(where, "another one", False)
+    assert plain.file.getvalue() == "a mean of [red] below 3: reached\nanother one: missed\n"
+    assert "\x1b[32mreached" in colour.file.getvalue()
+    assert "\x1b[31mmissed" in colour.file.getvalue()

@@ -43,7 +43,7 @@ def test_a_preset_extends_another_and_takes_values_out(folder):
             {"directions", "hidden", "latent_components", "epochs", "learning_rate", "anneal"},
         ),
         ("gas-published-two-step", "power-published", {"data", "latent_dim", "batch_size", "method"}),
-        ("power-two-step", "power", {"method", "epochs", "anneal", "clip", "monitor"}),
+        ("power-two-step", "power", {"method", "volume", "epochs", "anneal", "clip", "monitor"}),
     ],
 )
 def test_what_presets_change(name, base, changes):

@@ -19,7 +19,7 @@ from rich.table import Table as RichTable
 from .._version import __version__
 from ..data.tables import DataError, MissingFileError
 from ..report.page import Cards, Grid, Metric, Page, Picture, Section, Text, write
-from ..runs.display import say, say_where, wide_console
+from ..runs.display import say, say_outcome, say_where, wide_console
 from ..runs.jobs import Job, Outcome, run_jobs
 from ..storage.files import save_figure, write_atomically
 from .options import Request
@@ -256,8 +256,7 @@ class Experiment(ABC, Generic[R]):
         for note in self._notes():
             say(note, console=self.console)
         for text, passed in verdicts:
-            verdict = "[green]reached[/]" if passed else "[red]missed[/]"
-            self.console.print(f"{text}: {verdict}", highlight=False, soft_wrap=True)
+            say_outcome(self.console, text, passed)
         places = {"numbers": self.folder / "results.json"}
         write_atomically(places["numbers"], json.dumps(self.numbers(groups), indent=1) + "\n")
         if (all if self.every_run else any)(group.runs for group in groups):

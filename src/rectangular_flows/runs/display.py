@@ -45,6 +45,12 @@ def say(*lines: str, console: Console | None = None) -> None:
     (console or PlainConsole()).print(text, highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
+def say_outcome(console: Console, text: str, reached: bool) -> None:
+    """Print a target and whether it was reached, in colour on a terminal."""
+    outcome = Text("reached", "green") if reached else Text("missed", "red")
+    console.print(Text(f"{printable(text)}: ").append_text(outcome), soft_wrap=True)
+
+
 def say_where(console: Console, places: Mapping[str, Path]) -> None:
     """Print where the results are, one per line."""
     width = max(len(name) for name in places)

@@ -10,6 +10,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from ...runs.display import say_outcome
 from .cases import TARGETS, Row
 
 _HEADINGS = ("case", "D", "d", "batch", "method", "published\ns", "ours\ns", "times\nfaster", "min–max")
@@ -30,8 +31,7 @@ def print_table(console: Console, rows: Sequence[Row], facts: dict[str, str | in
     for target in TARGETS:
         value = target.measured(rows)
         if value is not None:
-            verdict = "[green]reached" if target.reached(value) else "[red]missed"
-            console.print(f"MINIBOONE {target.text}: {value:.2f}, {verdict}[/]", highlight=False)
+            say_outcome(console, f"MINIBOONE {target.text}, {value:.2f}", target.reached(value))
     console.print(", ".join(f"{key} {value}" for key, value in facts.items()), highlight=False)
 
 
