@@ -4,7 +4,7 @@ import torch
 
 from rectangular_flows.errors import NonFiniteError
 from rectangular_flows.runs import charts
-from rectangular_flows.runs.charts import choose_charts, is_loop
+from rectangular_flows.runs.charts import choose_charts, is_closed_surface, is_loop
 from rectangular_flows.settings import FitSettings, read_preset
 
 
@@ -32,10 +32,73 @@ def test_blobs_are_no_loops(seed):
     assert not is_loop(np.random.default_rng(seed).normal(size=(600, 2)) * [1, 0.4], 1)
 
 
+def surface(kind, count, seed, noise=0.0):
+    """Points of a surface, in deviations of their columns, with noise."""
+    random = np.random.default_rng(seed)
+    u, v = random.vonmises(0, 0.5, size=(2, count))
+    x, y, z = random.normal(size=(3, count))
+    points = {
+        "sphere": np.stack([x, y, z]) / np.sqrt(x**2 + y**2 + z**2),
+        "ring torus": np.stack([(2 + np.cos(u)) * np.cos(v), (2 + np.cos(u)) * np.sin(v), np.sin(u)]),
+        "flat torus": np.stack([np.cos(u), np.sin(u), np.cos(v), np.sin(v)]),
+        "cylinder": np.stack([np.cos(u), np.sin(u), v]),
+        "sheet": np.stack([x, y, np.sin(2 * x)]),
+        "roll": np.stack([(4 + v) * np.cos(v + 4), y, (4 + v) * np.sin(v + 4)]),
+        "cloud": np.stack([x, y, z]),
+        "cap": np.stack([x, y, np.abs(z)]) / np.sqrt(x**2 + y**2 + z**2),
+    }[kind].T
+    points = points / points.std(axis=0)
+    return points + noise * random.normal(size=points.shape)
+
+
+@pytest.mark.parametrize("count", [700, 2000])
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+@pytest.mark.parametrize(
+    ("kind", "closed"),
+    [
+        *(("sphere", True), ("ring torus", True), ("flat torus", True), ("cylinder", False)),
+        *(("sheet", False), ("roll", False), ("cloud", False), ("cap", False)),
+    ],
+)
+def test_closed_surfaces(kind, closed, count, noise):
+    found = [is_closed_surface(surface(kind, count, seed, noise), 2) for seed in range(3)]
+    assert found == [closed] * 3
+    assert not is_closed_surface(surface(kind, count, 0, noise), 1)
+
+
+def test_where_a_closed_surface_is_not_looked_for():
+    ball = surface("sphere", 500, 0)
+    assert is_closed_surface(ball, 2)
+    assert not is_closed_surface(ball[:499], 2)
+    assert not is_closed_surface(ball, 3)
+    wide = np.pad(ball, ((0, 0), (0, 30)))  # more columns than neighbours
+    assert is_closed_surface(wide, 2)
+
+
+def test_a_closed_surface_is_given_four_charts(monkeypatch):
+    asked = []
+    monkeypatch.setattr(charts, "_gain", lambda _, rows, count, seed: asked.append(count) or (0.5, 0.1))
+    ball = surface("sphere", 900, 0)
+    order, apart = np.random.default_rng(0).permutation(1800), np.array([12.0, 0, 0])
+    two, mixed = (np.concatenate([ball, other + apart])[order] for other in (ball, surface("cap", 900, 0)))
+    given = [choose_charts(settings(latent_dim=2), torch.from_numpy(rows), 0) for rows in (ball, two, mixed)]
+    assert [found.count for found in given] == asked == [4, 8, 5]
+    assert given[0].reason == (
+        "the data form one piece, a closed surface, which one chart cannot cover; 4 charts give rows held out 0.5 ± 0.1 "
+        "nats more than one; --latent-space sphere or torus:2 may do with one"
+    )
+    assert given[2].reason.startswith("the data form 2 separate pieces, 1 of them closed surfaces; 5 charts")
+    closed = settings(latent_dim=2, latent_space="sphere")
+    assert choose_charts(closed, torch.from_numpy(ball), 0).count == 1
+
+
 def test_one_piece_without_a_loop_needs_no_training(monkeypatch):
     monkeypatch.setattr(charts, "_gain", lambda *_: pytest.fail("nothing to compare"))
     found = choose_charts(settings(), torch.from_numpy(curve(3.0)), 0)
-    assert (found.count, found.reason) == (1, "the data form one piece, and no loop was found")
+    assert (found.count, found.reason) == (
+        1,
+        "the data form one piece, and neither a loop nor a closed surface was found",
+    )
     assert choose_charts(settings(), torch.from_numpy(curve(3.0, count=50)), 0).count == 1
 
 

@@ -1,4 +1,4 @@
-"""How many charts a table needs, where the user leaves it open: by its pieces and loops, then by rows held out."""
+"""How many charts a table needs, where the user leaves it open: by the shape of its pieces, then by rows held out."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.neighbors import NearestNeighbors
 
 from ..data.periodic import PeriodicColumn
 from ..data.rows import Rows, shuffled, take
@@ -20,6 +21,11 @@ from ..training import fit
 from .build import build_flow
 
 LOOP = 3  # charts that close a loop: each touches both others
+SURFACE = 4  # charts for a closed surface: three discs cover a torus, two a sphere, and smaller ones bend less
+_AROUND = 20  # neighbours, which lie on one side of a point within a surface once in 26,000 times
+_RIM = 0.2  # share of points on a rim, times the root of their number: 0.4 and more where there is a rim
+_FLAT = 0.9  # share of the variance of neighbours along a plane: 0.83 in a cloud of three dimensions
+_ENOUGH = 500
 _ROWS, _STEPS = 4_000, 150
 _SIGMAS = 2.0  # standard errors by which more charts have to be better
 _FEW = 100
@@ -35,11 +41,12 @@ class Charts:
 
 
 def choose_charts(settings: FitSettings, train: Rows, seed: int, periodic: Sequence[PeriodicColumn] = ()) -> Charts:
-    """One chart, or one for each separate piece and three for each loop, whichever is likelier on rows held out.
+    """One chart, or as many as pieces, loops and closed surfaces need, whichever is likelier on rows held out.
 
-    Pieces and loops are those of the graph of nearest neighbours of 2,000 rows. The candidates are trained for 150 steps
-    each, and compared by the log-density in all columns that their charts give to rows held out, not counting the mixtures
-    that are pooled with it. More charts have to be better by two standard errors.
+    A separate piece needs one, a loop three, a closed surface four; all are looked for in 2,000 rows and their nearest
+    neighbours. The candidates are trained for 150 steps each, and compared by the log-density in all columns that their
+    charts give to rows held out, not counting the mixtures that are pooled with it. More charts have to be better by two
+    standard errors.
 
     Args:
         settings: whose charts are not used; with a latent dimension.
@@ -56,19 +63,29 @@ def choose_charts(settings: FitSettings, train: Rows, seed: int, periodic: Seque
     y = build_flow(one.model, rows, seed, start_latent=False, dtype=torch.float64).to_model_units(rows[:LANDMARKS])
     piece = separate_pieces(y.numpy())
     pieces, closed = int(piece.max()) + 1, settings.model.latent_space is not None
-    loops = [not closed and is_loop(y.numpy()[piece == i], settings.model.latent_dim) for i in range(pieces)]
-    count = sum(LOOP if loop else 1 for loop in loops)
+    parts, dim = [y.numpy()[piece == i] for i in range(pieces)], settings.model.latent_dim
+    loops = 0 if closed else sum(is_loop(part, dim) for part in parts)
+    surfaces = 0 if closed else sum(is_closed_surface(part, dim) for part in parts)
+    count = pieces + (LOOP - 1) * loops + (SURFACE - 1) * surfaces
     what = f"the data form {pieces} separate pieces" if pieces > 1 else "the data form one piece"
-    if any(loops):
-        what += f", {sum(loops)} of them loops" if pieces > 1 else ", a loop, which one chart cannot close"
+    if loops:
+        what += f", {loops} of them loops" if pieces > 1 else ", a loop, which one chart cannot close"
+    if surfaces:
+        what += (
+            f", {surfaces} of them closed surfaces"
+            if pieces > 1
+            else ", a closed surface, which one chart cannot cover"
+        )
     if count == 1:
-        return Charts(1, f"{what}, and no loop was found")
+        return Charts(1, f"{what}, and neither a loop nor a closed surface was found")
     gain, error = _gain(settings, rows.to(getattr(torch, settings.training.dtype or "float32")), count, seed)
     told = f"{count} charts give rows held out {gain:.2g} ± {error:.1g} nats more than one"
     if not gain > _SIGMAS * error:
         return Charts(1, f"{what}, but {told}")
-    if any(loops):
+    if loops:
         told += "; --latent-space circle closes a loop with one"
+    if surfaces:
+        told += "; --latent-space sphere or torus:2 may do with one"
     return Charts(count, f"{what}; {told}")
 
 
@@ -86,6 +103,30 @@ def is_loop(y: Array, latent_dim: Any) -> bool:
     if inside.all(axis=1).any():  # a blob has a middle
         return False
     return all(bool((inside[:, i] & inside[:, j]).any()) for i, j in ((0, 1), (1, 2), (0, 2)))
+
+
+def is_closed_surface(y: Array, latent_dim: Any) -> bool:
+    """Whether a piece is a surface without a rim: hardly a point has all its neighbours on one side.
+
+    Example:
+        >>> x = np.random.default_rng(0).normal(size=(1000, 3))
+        >>> ball = x / np.linalg.norm(x, axis=1, keepdims=True)
+        >>> is_closed_surface(ball, 2), is_closed_surface(ball[ball[:, 2] > -0.5], 2), is_closed_surface(x, 2)
+        (True, False, False)
+    """
+    if latent_dim != 2 or len(y) < _ENOUGH or y.shape[1] < 3:
+        return False
+    spread = y.std(axis=0)
+    y = y / np.where(spread > 0, spread, 1.0)  # a piece far from others is flat in the units of all
+    near: Any = NearestNeighbors(n_neighbors=_AROUND).fit(y)
+    around = y[near.kneighbors(return_distance=False)]
+    _, sizes, directions = np.linalg.svd(around - around.mean(axis=1, keepdims=True), full_matrices=False)
+    if np.square(sizes[:, :2]).sum() < _FLAT * np.square(sizes).sum():
+        return False
+    offsets = np.einsum("nkd,njd->nkj", around - y[:, None], directions[:, :2])
+    angles = np.sort(np.arctan2(offsets[..., 1], offsets[..., 0]), axis=1)
+    gaps = np.diff(angles, axis=1, append=angles[:, :1] + 2 * np.pi)
+    return bool((gaps.max(axis=1) > np.pi).mean() < _RIM / np.sqrt(len(y)))
 
 
 def _gain(settings: FitSettings, rows: torch.Tensor, count: int, seed: int) -> tuple[float, float]:
