@@ -73,6 +73,7 @@ def judge(path: Path, seed: int) -> dict[str, Any]:
         "classifier": {**classifier, "floor": classifier_two_sample(train[: len(test)], test, seed=seed)},
         "error": errors,
         "seconds": spent,
+        "verdict": model.summary().numbers()["text"],
         "rows": len(train),
         "columns": train.shape[1],
         "latent_dim": model.latent_dim_,
@@ -96,6 +97,7 @@ def table(kept: dict[str, Any]) -> str:
             first = f"{name} ({cases[0]['rows']} × {cases[0]['columns']}, d {cases[0]['latent_dim']})"
             rows.append([first, *(f"{np.mean([case[what][m] for case in cases]):.{digits}f}" for m in methods)])
         sections.append(f"**{title}**\n\n{markdown(('table', *methods), rows)}")
+    sections.append("\n".join(f"- {key}: {case['verdict']}" for key, case in kept.items() if "verdict" in case))
     return "\n\n".join(sections)
 
 
