@@ -28,11 +28,12 @@ def test_a_run_from_before_gives_the_same_scores(name, rows):
     flow = rnf.load(BEFORE / f"{name}-run")
     found = flow.score(torch.from_numpy(rows()).to(flow.dtype))
     expected = np.genfromtxt(BEFORE / f"{name}-scores.csv", delimiter=",", names=True)
-    np.testing.assert_allclose(found.log_prob, expected["log_density"], rtol=1e-5)
-    np.testing.assert_allclose(found.squared_distance, expected["reconstruction_error"], rtol=1e-5)
+    # in float32, processors with other matrix products differ by more than the rounding of one operation
+    np.testing.assert_allclose(found.log_prob, expected["log_density"], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(found.squared_distance, expected["reconstruction_error"], rtol=1e-4, atol=1e-6)
     assert found.z.shape[1] == sum(column.startswith("z") for column in expected.dtype.names)
     for i, column in enumerate(found.z.T):
-        np.testing.assert_allclose(column, expected[f"z{i + 1}"], rtol=1e-5)
+        np.testing.assert_allclose(column, expected[f"z{i + 1}"], rtol=1e-4, atol=1e-5)
 
 
 def test_samples_of_a_run_from_before_are_the_same():

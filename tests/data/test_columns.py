@@ -60,13 +60,17 @@ def test_a_table_without_them():
     assert used_columns(Table(values, ("a", "b", "c"), "f"), np.arange(9))[1] is None
 
 
-@pytest.mark.parametrize("kind", [np.float32, np.float64])
-def test_a_number_is_the_same_number_in_single_precision(kind):
-    used = UsedColumns(4, {1: 0.1, 2: -1e6}, {3: 0})
-    rows = used.restore(np.array([[0.3], [0.7]], dtype=np.float32)).astype(kind)
+def test_a_number_is_compared_in_the_precision_of_the_rows():
+    used = UsedColumns(4, {1: 0.1, 2: 20240131.0}, {3: 0})
+    rows = used.restore(np.array([[0.3], [0.7]], dtype=np.float32))
+    assert rows.dtype == np.float64
+    assert rows[:, 1:3].tolist() == [[0.1, 20240131.0]] * 2
     assert not used.off(rows).any()
-    rows[0, 1:] += np.array([1e-6, 1, 1e-6], dtype=kind)
-    assert (used.off(rows) != 0).tolist() == [[True] * 3, [False] * 3]
+    assert not used.off(rows.astype(np.float32)).any()
+    other = rows + np.array([[0, 1e-12, 1, 0], [0, 0, 0, 1e-12]])
+    assert (used.off(other) != 0).tolist() == [[True, True, False], [False, False, True]]
+    coarse = UsedColumns(3, {1: 0.5}, {2: 0})
+    assert coarse.restore(np.ones((2, 1), dtype=np.float32)).dtype == np.float32  # it has all of these values
 
 
 def test_all_columns_of_rows_by_name():

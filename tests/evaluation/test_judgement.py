@@ -99,6 +99,11 @@ def test_nothing_is_wrong_with_a_good_one():
             {"kept": {"share": 0.9}, "shape": {"planes": 0.01, "planes_of_noise": 1.0}},
             {"kept": {"share": 0.9}},
         ),  # of older runs, not known
+        (
+            astray,
+            {"kept": {"share": 0.9396}, "shape": {"planes": 0.01}},  # 0.43 in place of what was not measured
+            {"kept": {"share": 0.9399}, "shape": {"planes": 0.01}},
+        ),
     ],
 )
 def test_where_it_begins(holds, just, not_quite):

@@ -7,7 +7,7 @@ import pytest
 
 import rectangular_flows as rnf
 from rectangular_flows import SavedRun
-from rectangular_flows.data.tables import read_table, write_table
+from rectangular_flows.data.tables import ByPositionWarning, read_table, write_table
 from rectangular_flows.evaluation.scored import open_scoring, write_scores
 from rectangular_flows.plots.samples import write_samples
 from rectangular_flows.training.folder import ChangedSettingsWarning
@@ -37,7 +37,7 @@ def broken(path):
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A run that was stopped and resumed, on the whole table, and one on the columns that vary."""
+    """A run on the whole table, and one on the columns that vary."""
     here = tmp_path_factory.mktemp("left-out")
     rows = table(here / "whole.csv")
     write_table(here / "plain.csv", [NAMES[i] for i in SEEN], rows[:, SEEN])
@@ -45,9 +45,9 @@ def trained(tmp_path_factory):
         done = run("fit", here / f"{name}.csv", "--latent-dim", 1, "--epochs", 2, "--out", here / name)
         assert done.returncode == 0, done.stderr
         first = done.stdout.splitlines()[0]
-        assert (first == "note: left out: 'site' holds one value; 'again' equals 'east' in every row") == (
-            name == "whole"
-        )
+        assert (
+            first == "note: columns left out of the model: 'site' holds one value; 'again' equals 'east' in every row"
+        ) == (name == "whole")
     return here
 
 
@@ -79,7 +79,8 @@ def test_rows_that_break_a_rule_are_that_much_more_unusual(trained, tmp_path):
 
 def test_a_file_without_these_columns_is_scored_and_says_so(trained, tmp_path):
     scoring = open_scoring(SavedRun(trained / "whole"), str(trained / "plain.csv"))
-    assert scoring.notes == ["'site', 'again': left out of the model and not in the file, so not looked at"]
+    note = "not looked at, since they are not in the file or have cells that are no numbers: 'site', 'again'"
+    assert scoring.notes == [note]
     found = scored(scoring.run, trained / "plain.csv", tmp_path / "a.csv")
     whole = scored(scoring.run, trained / "whole.csv", tmp_path / "b.csv")
     assert all((found[name] == whole[name]).all() for name in whole)
@@ -92,12 +93,49 @@ def test_samples_have_all_columns(trained, tmp_path):
     write_samples(SavedRun(trained / "plain"), tmp_path / "plain.csv", 30, 0)
     samples, plain = read_table(tmp_path / "samples.csv"), read_table(tmp_path / "plain.csv").values
     assert samples.columns == NAMES
-    np.testing.assert_array_equal(samples.values[:, SEEN], plain)
-    np.testing.assert_allclose(samples.values[:, 1], 0.1)
+    np.testing.assert_array_equal(samples.values[:, SEEN].astype(np.float32), plain.astype(np.float32))
+    assert (samples.values[:, 1] == 0.1).all()
     np.testing.assert_array_equal(samples.values[:, 3], samples.values[:, 0])
     found = scored(saved, tmp_path / "samples.csv", tmp_path / "scores.csv", reasons=True)
     assert not found["why_site"].any()
     assert not found["why_again"].any()
+
+
+@pytest.mark.parametrize("cell", ["", "unknown"])
+def test_cells_that_are_no_numbers_are_not_looked_at(trained, tmp_path, cell):
+    lines = (trained / "whole.csv").read_text().splitlines()
+    first = lines[1].split(",")
+    (tmp_path / "odd.csv").write_text("\n".join([lines[0], ",".join([first[0], cell, *first[2:]]), *lines[2:]]))
+    saved = SavedRun(trained / "whole")
+    for drop_invalid in (False, True):
+        scoring = open_scoring(saved, str(tmp_path / "odd.csv"), drop_invalid=drop_invalid, ids=["site"])
+        assert len(scoring.rows) == 120
+        assert scoring.notes[0].endswith("no numbers: 'site', 'again'")
+
+
+def test_columns_without_names_are_taken_by_position(trained, tmp_path):
+    rows, saved = broken(tmp_path / "broken.csv"), SavedRun(trained / "whole")
+    expected = scored(saved, tmp_path / "broken.csv", tmp_path / "a.csv")["outlier_score"]
+    seen = scored(SavedRun(trained / "plain"), tmp_path / "broken.csv", tmp_path / "b.csv")["outlier_score"]
+    np.save(tmp_path / "whole.npy", rows)
+    np.save(tmp_path / "seen.npy", rows[:, SEEN])
+    for name, wanted in (("whole", expected), ("seen", seen)):
+        with pytest.warns(ByPositionWarning):
+            found = scored(saved, tmp_path / f"{name}.npy", tmp_path / "c.csv")
+        np.testing.assert_allclose(found["outlier_score"], wanted)
+
+
+def test_generated_names_are_no_names(tmp_path):
+    rows = np.roll(table(tmp_path / "whole.csv"), -1, axis=1)[:, [0, 1, 3, 2]]  # the first holds one value
+    np.save(tmp_path / "whole.npy", rows)
+    np.save(tmp_path / "seen.npy", rows[:, 1:])
+    with pytest.warns(rnf.errors.LeftOutWarning):
+        rnf.RectangularFlowEstimator(latent_dim=1, epochs=2, random_state=0).fit(rows).save(tmp_path / "model")
+    saved = SavedRun(tmp_path / "model")
+    whole = scored(saved, tmp_path / "whole.npy", tmp_path / "a.csv")
+    with pytest.warns(ByPositionWarning):
+        seen = scored(saved, tmp_path / "seen.npy", tmp_path / "b.csv")
+    np.testing.assert_array_equal(seen["outlier_score"], whole["outlier_score"])
 
 
 def test_a_resumed_run_knows_them_as_well(trained, tmp_path):
@@ -109,7 +147,7 @@ def test_a_resumed_run_knows_them_as_well(trained, tmp_path):
     saved = SavedRun(tmp_path / "run")
     with pytest.warns(ChangedSettingsWarning):
         assert saved.whole == before == saved.data.whole
-    assert saved.data.note.startswith("left out: 'site' holds one value")
+    assert saved.data.note.startswith("columns left out of the model: 'site' holds one value")
     (tmp_path / "run" / "config.toml").write_text(text.replace("names = ", "titles = "))
     with (
         pytest.warns(ChangedSettingsWarning),

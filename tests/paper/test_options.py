@@ -70,6 +70,7 @@ def test_what_is_given_is_passed_on(asked, tmp_path):
         ("ood --published-samples 0", "--published-samples is for images; got it for ood"),
         ("circle -n 10", "--samples is for images and ood; got it for circle"),
         ("circle --methods exact", "expected a method among circle, circle-baseline, circle-ml, circle-two-step"),
+        ("circle --grid --methods circle", "--grid has settings of its own: leave out --methods"),
         ("images --no-square", "--no-square is for ood"),
         ("ood --network own.pt", "--network is for images"),
         (

@@ -87,7 +87,7 @@ def test_a_closed_surface_is_given_four_charts(monkeypatch):
         "the data form one piece, a closed surface, which one chart cannot cover; 4 charts give rows held out 0.5 ± 0.1 "
         "nats more than one; --latent-space sphere or torus:2 may do with one"
     )
-    assert given[2].reason.startswith("the data form 2 separate pieces, 1 of them closed surfaces; 5 charts")
+    assert given[2].reason.startswith("the data form 2 separate pieces, 1 of them a closed surface; 5 charts")
     closed = settings(latent_dim=2, latent_space="sphere")
     assert choose_charts(closed, torch.from_numpy(ball), 0).count == 1
 

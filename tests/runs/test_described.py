@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from rectangular_flows.data.columns import UsedColumns, WholeTable
 from rectangular_flows.flows.spaces import Space
 from rectangular_flows.runs.described import changed_settings, describe_run
 from rectangular_flows.settings import DEFAULT_PRESET, FitSettings, read_preset
@@ -31,8 +32,14 @@ def described(shape=(3,), space="line", charts=1, periodic=None, **changes):
         "record": {"train_rows": 12345, "rectangular_flows": "0.9.1", "version": "0.1.0"},
         "history": [SimpleNamespace(epoch=1, seconds=3.0), SimpleNamespace(epoch=7, seconds=200.0)],
         "columns": ("a", "b", "c"),
+        "whole": None,
     }
     return SimpleNamespace(**{**facts, **changes})
+
+
+def test_columns_that_are_left_out():
+    whole = WholeTable(("a", "k", "b", "c", "again"), UsedColumns(5, {1: 2.0}, {4: 0}), 10)
+    assert "columns: a, b, c; left out: k, again" in describe_run(described(whole=whole))
 
 
 def test_a_run_on_a_table():

@@ -49,7 +49,7 @@ def test_columns_that_tell_no_rows_apart_are_left_out(tmp_path):
     data = prepare(DataSettings(str(tmp_path / "more.npy")), 1, 0)
     assert (data.columns, data.note) == (
         ("x1", "x2", "x3"),
-        "left out: 'x5' holds one value; 'x4' equals 'x1' in every row",
+        "columns left out of the model: 'x5' holds one value; 'x4' equals 'x1' in every row",
     )
     plain = prepare(DataSettings(str(tmp_path / "helix.csv")), 1, 0)
     np.testing.assert_array_equal(data.train, plain.train)
@@ -57,6 +57,13 @@ def test_columns_that_tell_no_rows_apart_are_left_out(tmp_path):
     np.testing.assert_array_equal(again.test, plain.test)
     with pytest.raises(DataError, match="'x5' holds one value"):
         prepare(DataSettings(str(tmp_path / "more.npy"), periodic=("x1:radians",)), 1, 0)
+
+
+def test_one_column_that_varies_is_too_few(tmp_path):
+    (tmp_path / "one.csv").write_text("a,b,c\n" + "\n".join(f"{i},5,7" for i in range(50)))
+    text = r"in '.*one\.csv' 'b', 'c' hold one value, and only 'a' is left"
+    with pytest.raises(DataError, match=text):
+        prepare(DataSettings(str(tmp_path / "one.csv")), 1, 0)
 
 
 def test_columns_are_matched_by_name(tmp_path):

@@ -20,7 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text += f"; circle: {listed['circle']}"
     parser.add_argument("--methods", metavar="NAME,…", help=f"{text}; images and ood: {listed['images']}")
     parser.add_argument("--published", action="store_true", help="tabular: also run the published settings (days)")
-    text = "number of seeds, from 0 on, or a list such as 0..4,10..14 (default: 5; images and ood: 1)"
+    text = "number of seeds, from 0 on, or a list such as 0..4,10..14 or 7..7 (default: 5; images and ood: 1)"
     parser.add_argument("--seeds", help=text)
     parser.add_argument("--epochs", type=whole, help="train for at most EPOCHS, for a quick look")
     parser.add_argument("-o", "--out", type=Path, default=Path("runs/reproduce"), help="folder (default: %(default)s)")

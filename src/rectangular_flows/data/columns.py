@@ -13,8 +13,6 @@ import numpy as np
 from ..storage.files import parts_of
 from ._files import Array, listing
 
-_ROUNDING = float(np.finfo(np.float32).eps)
-
 
 @dataclass(frozen=True)
 class UsedColumns:
@@ -84,16 +82,21 @@ class UsedColumns:
         return rows if self.all else rows[:, self.kept]
 
     def restore(self, rows: Array) -> Array:
-        """The inverse: columns that were left out as they were, (N, kept) → (N, D)."""
+        """The inverse: columns that were left out as they were, (N, kept) → (N, D), in a precision that has their values."""
         if self.all:
             return rows
-        whole = np.empty((len(rows), self.count), dtype=rows.dtype)
+        whole = np.empty((len(rows), self.count), dtype=self.precision(rows.dtype))
         whole[:, self.kept] = rows
         for i, value in self.constant.items():
             whole[:, i] = value
         for i, other in self.copies.items():
             whole[:, i] = whole[:, other]
         return whole
+
+    def precision(self, kind: Any) -> np.dtype[Any]:
+        """The type of number, as wide as ``kind`` or wider, that has the values of constant columns."""
+        exact = all(float(np.asarray(value, dtype=kind)) == value for value in self.constant.values())
+        return np.dtype(kind if exact else np.float64)
 
     def spread(self, values: Array) -> Array:
         """Values of the columns that are used, with 0 for the others, (N, kept) → (N, D)."""
@@ -106,15 +109,13 @@ class UsedColumns:
     def off(self, rows: Array) -> Array:
         """Difference of the columns left out from what :meth:`restore` would give, (N, D) → (N, left out).
 
-        It is 0 up to the precision of float32: the same number may have been rounded to it on one of two ways.
+        Rows in float32 are compared in that precision.
         """
         if self.all:
             return np.zeros((len(rows), 0))
-        given = np.asarray(rows, dtype=np.float64)
-        expected = [np.full(len(given), value) for value in self.constant.values()]
-        expected += [given[:, other] for other in self.copies.values()]
-        off = given[:, self.left_out] - np.stack(expected, axis=1)
-        return np.where(np.abs(off) <= _ROUNDING * np.abs(given[:, self.left_out]), 0.0, off)
+        expected = [np.full(len(rows), value, dtype=rows.dtype) for value in self.constant.values()]
+        expected += [rows[:, other] for other in self.copies.values()]
+        return np.asarray(rows[:, self.left_out] - np.stack(expected, axis=1), dtype=np.float64)
 
     def listed(self) -> dict[str, Any]:
         """As JSON has it; :meth:`from_list` reads it."""
@@ -159,7 +160,7 @@ class WholeTable:
 
     def values(self, seen: Array, more: Mapping[str, Array]) -> Array:
         """All columns of rows, (N, D): the others as they are given by name, or as they were in the rows trained on."""
-        whole = self.used.restore(seen)
+        whole = self.used.restore(seen).astype(seen.dtype)
         for name, column in more.items():
             whole[:, self.names.index(name)] = column
         return whole

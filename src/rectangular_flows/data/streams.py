@@ -19,7 +19,7 @@ from ._files import Array, DataError, choose_columns
 from ._invalid import InvalidRows
 from ._npy import after, forget
 from .rows import Rows
-from .tables import column_order, open_table
+from .tables import column_order, open_table, unnamed
 
 
 class Part(NamedTuple):
@@ -120,7 +120,8 @@ class FileRows(RowStream):
         expected: names of the columns, matched as :func:`~rectangular_flows.data.tables.match_columns` does.
         drop_invalid: leave out rows with missing or infinite values.
         texts: columns that are kept as text, by name or position from 1.
-        more: names of columns that follow the others, of those that the file has; see :attr:`more`.
+        whole: names of all columns of the table that ``expected`` are some of. Those of the others that the file has follow
+            the expected ones, see :attr:`more`; and a file without names may have as many columns as that table.
 
     Raises:
         DataError: a column is missing, a cell is no number, or a row is invalid; the message says where.
@@ -132,13 +133,19 @@ class FileRows(RowStream):
         expected: Sequence[str],
         drop_invalid: bool = False,
         texts: Sequence[str] = (),
-        more: Sequence[str] = (),
+        whole: Sequence[str] = (),
     ):
         self._file = open_table(path)
         names = self._file.columns
-        self.more = tuple(name for name in more if name in names)
-        self._order = column_order(names, expected, str(path), self._file.named)
-        self._order += [names.index(name) for name in self.more]
+        others, by_name = [name for name in whole if name not in expected], {*expected} <= {*names}
+        if others and not by_name and len(names) == len(whole) and (not self._file.named or unnamed(whole)):
+            order = column_order(names, whole, str(path), self._file.named)
+            self.more = tuple(others)
+            self._order = [order[whole.index(name)] for name in (*expected, *others)]
+        else:
+            self.more = tuple(name for name in others if by_name and name in names)
+            self._order = column_order(names, expected, str(path), self._file.named)
+            self._order += [names.index(name) for name in self.more]
         self._texts = choose_columns(names, texts, None, str(path)) if texts else []
         self.texts = tuple(names[i] for i in self._texts)
         invalid = InvalidRows(self._file, [names[i] for i in self._order])

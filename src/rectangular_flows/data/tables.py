@@ -151,9 +151,7 @@ def column_order(columns: Sequence[str], expected: Sequence[str], source: str, n
     missing = [name for name in expected if name not in index]
     if not missing:
         return [index[name] for name in expected]
-    # x1, x2, … stand for columns without names: they say nothing about order
-    generated = expected == tuple(f"x{i + 1}" for i in range(len(expected)))
-    if (not named or generated) and len(columns) == len(expected):
+    if (not named or unnamed(expected)) and len(columns) == len(expected):
         why = "the model's data had no names" if named else "it has no header"
         text = f"the columns of '{source}' are taken by position, since {why}"
         warnings.warn(text, ByPositionWarning, stacklevel=3)
@@ -170,6 +168,11 @@ def column_order(columns: Sequence[str], expected: Sequence[str], source: str, n
         f"Expected columns {listing(expected, 12)}; '{source}' lacks {listing(missing, 12)}.{extra}{hints} "
         "Rename the columns in the header line."
     )
+
+
+def unnamed(columns: Sequence[str]) -> bool:
+    """Whether names stand for columns without names, x1, x2, …: they say nothing about order."""
+    return tuple(columns) == tuple(f"x{i + 1}" for i in range(len(columns)))
 
 
 def split_rows(count: int, *, validation: float = 0.1, test: float = 0.1, seed: int = 0) -> tuple[Array, Array, Array]:
@@ -216,7 +219,7 @@ def check_table(table: Table, latent_dim: int | None, periodic: bool = False) ->
         )
     used = UsedColumns.of(table.values)
     if not used.all:
-        left_out = [table.columns[i] for i in (*used.constant, *used.copies)]
+        left_out = [table.columns[i] for i in used.left_out]
         raise DataError(
             f"Expected columns that vary and differ from each other; in '{table.source}' {used.reasons(table.columns)}. "
             f"Leave them out: --exclude {as_option(left_out)}."

@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
 from ..atlas import Atlas, Model
-from ..data.columns import UsedColumns
+from ..data.columns import UsedColumns, WholeTable
 from ..data.tables import check_spread, spread_of
 from ..errors import OverflowWarning, warn
 from ..evaluation.explain import Explanation, explain
@@ -277,7 +277,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         return self._broken(values).added(scores, calibration, unusual)
 
     def _broken(self, values: Array) -> Broken:
-        return Broken(self._used, values, self._trained_on)
+        return Broken(WholeTable(tuple(self._names), self._used, self._trained_on or 0), values)
 
     def score_samples(self, X: ArrayLike) -> Array:
         """Log-density of the projection of every row, (N,)."""
@@ -304,7 +304,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """
         values = self._values(X)
         found: Explanation = explain(self.flow_, self.calibration_, self._as_rows(values), self._used_names)
-        found = self._broken(values).explained(found, self._names, self.calibration_)
+        found = self._broken(values).explained(found, self.calibration_)
         if not is_frame(X):
             return found
         columns = {"outlier_score": found.score, **found.table(difference=True)}

@@ -128,7 +128,10 @@ class Reason:
     nearest: float
 
     def __str__(self) -> str:
-        return f"{self.column} = {self.value:.4g}, typical {self.nearest:.4g} ({self.nats:.3g} nats)"
+        both = [f"{self.value:.4g}", f"{self.nearest:.4g}"]
+        if both[0] == both[1]:
+            both = [f"{self.value:.10g}", f"{self.nearest:.10g}"]
+        return f"{self.column} = {both[0]}, typical {both[1]} ({self.nats:.3g} nats)"
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,13 @@
-"""Rows that break a rule: of columns that a model does not see, since they held one value or repeated another."""
+"""Rows that break the rules of columns left out of a model: that these hold one value, or repeat another."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from ..data.columns import UsedColumns
+from ..data.columns import WholeTable
 from ..metrics.arrays import Array
 from ..runs.calibration import Calibration
 from .explain import Explanation
@@ -17,16 +16,16 @@ from .explain import Explanation
 class Broken:
     """What rows add to their scores where they break the rules of columns left out.
 
+    A row adds log(n + 2) nats for each rule it breaks, by Laplace's rule of succession: n rows trained on kept it.
+
     Args:
-        used: the columns that the model sees.
+        whole: the table that the model was trained on.
         values: all columns of the rows, (N, D).
-        trained_on: n, rows that kept every rule. A row adds log(n + 2) nats for each rule it breaks, by Laplace's rule of
-            succession.
     """
 
-    def __init__(self, used: UsedColumns, values: Array, trained_on: int | None):
-        self.used, self.values, self.off = used, values, used.off(values)
-        self.nats: Array = (self.off != 0).sum(axis=1) * math.log((trained_on or 0) + 2)
+    def __init__(self, whole: WholeTable, values: Array):
+        self.whole, self.values, self.off = whole, values, whole.used.off(values)
+        self.nats: Array = (self.off != 0).sum(axis=1) * math.log(whole.rows + 2)
         self.error: Array = np.square(self.off).sum(axis=1)
 
     def added(
@@ -47,9 +46,9 @@ class Broken:
             found["p_value"] = calibration.p_value(unusual + self.nats)
         return found
 
-    def explained(self, found: Explanation, names: Sequence[str], calibration: Calibration | None) -> Explanation:
+    def explained(self, found: Explanation, calibration: Calibration | None) -> Explanation:
         """An explanation by the columns that the model sees, with the others."""
-        if self.used.all or calibration is None:
+        if self.whole.used.all or calibration is None:
             return found
-        found = found.with_columns(self.used, self.values, names, self.nats)
+        found = found.with_columns(self.whole.used, self.values, self.whole.names, self.nats)
         return replace(found, p_value=calibration.p_value(found.score))

@@ -218,12 +218,14 @@ def _planes(flow: Model, rows: Tensor, y: Tensor, seed: int) -> dict[str, float]
     Where rows are dense, neighbours are nearer than the noise, and planes through them lose less than the noise. How much
     less is seen from the projections of the same rows with noise as large as the usual error.
     """
-    sets = [_array(part) for part in (rows, y)]
     on = [_array(flow.in_batches(flow.in_model_units.project, part)) for part in (rows, y)]
+    fine = [np.isfinite(there).all(axis=1) for there in on]
+    sets = [_array(part)[good] for part, good in zip((rows, y), fine, strict=True)]
+    on = [there[good] for there, good in zip(on, fine, strict=True)]
+    if min(map(len, sets)) < ENOUGH:
+        return {}
     errors = np.square(sets[0] - on[0]).sum(axis=1)
     usual = float(np.sqrt(min(errors.mean(), _OF_MEDIAN * np.median(errors))))  # few rows far off do not count
-    if not np.isfinite(usual) or not all(np.isfinite(part).all() for part in on):
-        usual = 0.0
     off = off_planes(sets[0], sets[1], flow.latent_dim, _BEYOND_ERRORS * usual)
     found = {"planes": float(off.sum() / np.square(sets[0] - sets[1].mean(axis=0)).sum())}
     if usual > 0:

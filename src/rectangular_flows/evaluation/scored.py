@@ -17,7 +17,7 @@ from ..data.images import images_like, picture_names
 from ..data.pixels import ImageRows
 from ..data.rows import take
 from ..data.streams import Cells, FileRows, HeldRows, Part, RowStream
-from ..data.tables import read_text_columns, table_suffix, write_parts
+from ..data.tables import DataError, read_text_columns, table_suffix, write_parts
 from ..metrics.arrays import Array
 from ..runs.saved import SavedRun
 from ..storage.spool import spooled
@@ -115,7 +115,7 @@ class Scoring:
         if run.whole is not None:
             rows, more = rows.tensor_split([len(run.whole.seen)], dim=1)
             values = run.whole.values(rows.numpy(), dict(zip(self.rows.more, more.numpy().T, strict=True)))
-            broken = Broken(run.whole.used, values, run.whole.rows)
+            broken = Broken(run.whole, values)
         found = score_rows(run.flow, rows, check=True, tick=tick, at_once=AT_ONCE)
         given = run.flow, run.calibration
         scores = {s.name: s(found, run.calibration) for s in SCORES.values() if s.written and s.applies(*given)}
@@ -128,8 +128,7 @@ class Scoring:
             columns |= {f"z{i + 1}": z.double().numpy() for i, z in enumerate(found.z.T)}
         why = explain(run.flow, run.calibration, rows, run.columns, scores=found) if self.reasons else None
         if why is not None:
-            if broken is not None and run.whole is not None:
-                why = broken.explained(why, run.whole.names, run.calibration)
+            why = why if broken is None else broken.explained(why, run.calibration)
             columns |= why.table()
         return ScoredRows(columns, {f"id_{k}" if k in columns else k: v for k, v in texts.items()}, why)
 
@@ -179,11 +178,10 @@ def open_scoring(
         )
         rows = HeldRows(table.values, table.kept, texts, table.dropped)
     else:
-        others = () if run.whole is None else run.whole.others
-        rows = FileRows(source, run.columns, drop_invalid, ids, others)
-        if missing := [name for name in others if name not in rows.more]:
+        rows = _rows_of_file(run, source, drop_invalid, ids)
+        if missing := [name for name in (() if run.whole is None else run.whole.others) if name not in rows.more]:
             these = ", ".join(f"'{name}'" for name in missing)
-            notes.append(f"{these}: left out of the model and not in the file, so not looked at")
+            notes.append(f"not looked at, since they are not in the file or have cells that are no numbers: {these}")
     if rows.dropped:
         left_out = f"{rows.dropped} of {rows.dropped + len(rows)} rows have missing or infinite values"
         notes.append(f"{left_out} and were left out; the column 'row' says which are left, from 1")
@@ -193,6 +191,19 @@ def open_scoring(
         how = f"the run was not finished: rnf fit --resume {run.path}" if run.trained else "it was saved without one"
         notes.append(f"no outlier_score, which needs a calibration; {how}")
     return Scoring(run, rows, source, notes, coordinates, reasons)
+
+
+def _rows_of_file(run: SavedRun, source: str, drop_invalid: bool, ids: Sequence[str]) -> FileRows:
+    """The rows of a file; with columns left out of the model, unless these have cells that are no numbers."""
+    if run.whole is not None:
+        try:
+            rows = FileRows(source, run.columns, drop_invalid, ids, run.whole.names)
+        except DataError:
+            rows = None
+        if rows is not None and not rows.dropped:
+            return rows
+    plain = FileRows(source, run.columns, drop_invalid, ids)
+    return plain if run.whole is None or rows is None or plain.dropped < rows.dropped else rows
 
 
 def write_scores(

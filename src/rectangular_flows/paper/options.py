@@ -90,6 +90,8 @@ def run_reproduce(arguments: argparse.Namespace) -> int:
         if name not in options.own:
             takers = " and ".join(what for what, o in EXPERIMENTS.items() if name in o.own)
             raise ValueError(f"{_flag(name)} is for {takers}; got it for {arguments.what}")
+    if "grid" in given and "methods" in given:
+        raise ValueError("--grid has settings of its own: leave out --methods")
     return _run(arguments.what, _request(arguments, options, given))
 
 

@@ -68,6 +68,8 @@ def write_samples(
         _write_images(output, draw_bytes(run.flow, count, seed, bool(scatter)))
         return
     columns, kind = _columns(run), np.dtype(np.float64 if run.sphere is not None else _KINDS[run.flow.dtype])
+    if run.whole is not None:
+        kind = run.whole.used.precision(kind)
     with write_parts(output, columns, count, kind) as write:
         for part in _sampled(run, count, seed, scatter):
             write(part, {})

@@ -70,12 +70,10 @@ def choose_charts(settings: FitSettings, train: Rows, seed: int, periodic: Seque
     what = f"the data form {pieces} separate pieces" if pieces > 1 else "the data form one piece"
     if loops:
         what += f", {loops} of them loops" if pieces > 1 else ", a loop, which one chart cannot close"
-    if surfaces:
-        what += (
-            f", {surfaces} of them closed surfaces"
-            if pieces > 1
-            else ", a closed surface, which one chart cannot cover"
-        )
+    if surfaces and pieces > 1:
+        what += f", {surfaces} of them {'closed surfaces' if surfaces > 1 else 'a closed surface'}"
+    elif surfaces:
+        what += ", a closed surface, which one chart cannot cover"
     if count == 1:
         return Charts(1, f"{what}, and neither a loop nor a closed surface was found")
     gain, error = _gain(settings, rows.to(getattr(torch, settings.training.dtype or "float32")), count, seed)

@@ -64,4 +64,5 @@ def _shown(value: Any) -> str:
 def _columns(run: SavedRun) -> str:
     names = run.columns
     more = f" and {len(names) - _MOST_COLUMNS} more" if len(names) > _MOST_COLUMNS else ""
-    return f"columns: {', '.join(names[:_MOST_COLUMNS])}{more}"
+    left_out = "" if run.whole is None else f"; left out: {', '.join(run.whole.others[:_MOST_COLUMNS])}"
+    return f"columns: {', '.join(names[:_MOST_COLUMNS])}{more}{left_out}"

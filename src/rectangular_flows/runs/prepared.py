@@ -115,6 +115,11 @@ def _table(settings: DataSettings, latent_dim: int | str | None, seed: int, know
         if settings.periodic
         else ()
     )
+    if kept is not None and len(kept.seen) < 2:
+        raise DataError(
+            f"Expected at least 2 columns that vary and differ from each other; in '{table.source}' "
+            f"{kept.used.reasons(kept.names)}, and only '{kept.seen[0]}' is left."
+        )
     check_table(table, latent_dim if isinstance(latent_dim, int) else None, bool(periodic))
     known = Known(table.columns, degrees if settings.sphere else None)
     given = {
@@ -130,7 +135,7 @@ def _table(settings: DataSettings, latent_dim: int | str | None, seed: int, know
     dropped = f"{table.dropped} rows with missing or infinite values were dropped" if table.dropped else ""
     unnamed = "" if table.named or degrees or Path(table.source).suffix.lower() == ".npy" else "no header was found"
     unnamed = unnamed and f"{unnamed}: the columns are {whole.columns[0]} to {whole.columns[-1]}"
-    left_out = "" if kept is None else f"left out: {kept.used.reasons(kept.names)}"
+    left_out = "" if kept is None else f"columns left out of the model: {kept.used.reasons(kept.names)}"
     notes = [table.note if isinstance(table, SphereTable) else "", unnamed, dropped, left_out]
     notes += notes_on(periodic)
     note = "; ".join(filter(None, notes))
