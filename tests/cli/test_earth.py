@@ -54,6 +54,7 @@ def test_what_is_recorded(earth):
     assert "standardise" not in config
 
 
+@pytest.mark.slow
 def test_the_preset_as_it_is(earth, tmp_path):
     done = run("fit", "places.csv", "--preset", "earth", "--out", tmp_path / "run", cwd=earth)
     assert done.returncode == 0, done.stderr

@@ -212,6 +212,7 @@ def test_rows_where_the_model_overflows_are_outside(table, tmp_path):
     json.dumps(judged.numbers(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_an_overwritten_run_keeps_no_figures_of_the_old_one(tmp_path):
     data = helix(tmp_path / "helix.csv", 100, seed=0)
     fit = [

@@ -52,6 +52,7 @@ def test_densities_of_the_square_contrast_are_those_of_the_whole_jacobian(rows):
         torch.testing.assert_close(model, square.in_model_units.log_prob(square.to_model_units(x)))
 
 
+@pytest.mark.slow
 def test_the_square_contrast_learns():
     base = torch.rand(400, 1)
     parabola = torch.cat([base, (2 * base - 1) ** 2, torch.rand(400, 2)], dim=1)
