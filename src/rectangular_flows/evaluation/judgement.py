@@ -20,9 +20,9 @@ TORN = 0.05  # share of neighbours that may be torn apart: a cut through a surfa
 TOLD_APART = 0.15  # accuracy of a classifier above its floor, at which samples are poor whatever else reaches
 BEHIND = 0.05  # accuracy above that for a mixture
 BEHIND_NATS = 0.1  # log-density below that of a mixture
-BESIDE_PLANES = 1.3  # what the manifold loses over what planes through neighbours would, after allowing for noise
-LEAST_OF_NOISE = 0.43  # share of noise that such planes lose, where it was not measured: 0.44 to 1 of large tables
-MORE_LOST = 0.003  # share of the variance that may be lost beyond that
+BESIDE_PLANES = 1.5  # what the manifold loses over what planes through neighbours would, after allowing for noise
+LEAST_OF_NOISE = 0.4  # share of noise that such planes lose, where it was not measured: 0.4 to 1 in large tables
+MORE_LOST = 0.006  # share of the variance that may be lost beyond that
 CURVED = 0.9  # dimensions over those of a Gaussian, below which data are curved
 NOISE = 0.75  # dimensions that noise around a manifold may add
 BY_HEART = 1.0  # nats by which training rows may be likelier; one Gaussian of p parameters from n rows expects p/n
@@ -83,7 +83,10 @@ def astray(v: Verdict) -> bool:
     """Whether planes through neighbouring rows lie much nearer to the data than the manifold does."""
     if v.kept is None or v.shape is None:
         return False
-    lost, planes = 1 - v.kept.share - SIGMAS * v.kept.standard_error, v.shape.planes
+    lost, planes = (
+        1 - v.kept.share - v.kept.standard_error,
+        v.shape.planes,
+    )  # of the same rows, so that much chance cancels
     of_noise = v.shape.planes_of_noise if v.shape.planes_of_noise >= 0 else LEAST_OF_NOISE  # older runs do not know it
     of_noise = min(of_noise, 1.0)  # planes through rows nearer than the noise lose less than it
     return lost * of_noise > BESIDE_PLANES * planes and lost > planes + MORE_LOST and v.latent_dim < v.ambient_dim
