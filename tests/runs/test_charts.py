@@ -40,6 +40,12 @@ def surface(kind, count, seed, noise=0.0):
     points = {
         "sphere": np.stack([x, y, z]) / np.sqrt(x**2 + y**2 + z**2),
         "ring torus": np.stack([(2 + np.cos(u)) * np.cos(v), (2 + np.cos(u)) * np.sin(v), np.sin(u)]),
+        "Klein bottle": np.stack(
+            [
+                *((2 + np.cos(u)) * np.cos(v), (2 + np.cos(u)) * np.sin(v)),
+                *(np.sin(u) * np.cos(v / 2), np.sin(u) * np.sin(v / 2)),
+            ]
+        ),
         "flat torus": np.stack([np.cos(u), np.sin(u), np.cos(v), np.sin(v)]),
         "cylinder": np.stack([np.cos(u), np.sin(u), v]),
         "sheet": np.stack([x, y, np.sin(2 * x)]),
@@ -55,8 +61,8 @@ def surface(kind, count, seed, noise=0.0):
 @pytest.mark.parametrize(
     ("kind", "closed"),
     [
-        *(("sphere", True), ("ring torus", True), ("flat torus", True), ("cylinder", False)),
-        *(("sheet", False), ("roll", False), ("cloud", False), ("cap", False)),
+        *(("sphere", True), ("ring torus", True), ("flat torus", True), ("Klein bottle", True)),
+        *(("sheet", False), ("roll", False), ("cloud", False), ("cap", False), ("cylinder", False)),
     ],
 )
 def test_closed_surfaces(kind, closed, count, noise):

@@ -143,7 +143,7 @@ class ModelSettings:
         latent_space: what the manifold is an image of, if it closes up: "circle", "torus:2", "sphere", or a product such as
             "line*circle"; its dimension is then that of the manifold. none: lines, as many as latent_dim.
         charts: flows that cover the data together, each a part of them: for separate pieces and closed surfaces. "auto":
-            as many as the data need, chosen on validation rows.
+            as many as the data need, chosen on rows held out.
         ambient: network of the decoder: "realnvp" (tables), "principal" (in the leading principal components only: images,
             wide tables) or "multiscale" (images, as published).
         scale: how couplings scale: "tanh" (bounded), "exp" (as published) or "sigmoid".
