@@ -383,7 +383,8 @@ def test_a_thin_bridge_is_said(good):
         ("samples", {"classifier": 0.9, "standard_error": 0.2}),
         ("density", {"mixture": 5.0, "over_mixture_error": 3.0}),
         ("kept", {"against_pca": 2.0, "against_pca_error": 0.4}),
-        ("kept", {"share": 0.5, "standard_error": 0.2}),
+        ("kept", {"share": 0.5, "standard_error": 0.5}),
+        ("kept", {"share": 0.8, "standard_error": 0.195}),  # within one of what planes lose, too
         ("shape", {"between": 0.2, "floor": 0.2}),
         ("shape", {"between": 0.03}),
     ],
