@@ -83,10 +83,8 @@ def astray(v: Verdict) -> bool:
     """Whether planes through neighbouring rows lie much nearer to the data than the manifold does."""
     if v.kept is None or v.shape is None:
         return False
-    lost, planes = (
-        1 - v.kept.share - v.kept.standard_error,
-        v.shape.planes,
-    )  # of the same rows, so that much chance cancels
+    # one standard error: few rows far off make it large, and where they are the manifold is astray
+    lost, planes = 1 - v.kept.share - v.kept.standard_error, v.shape.planes
     of_noise = v.shape.planes_of_noise if v.shape.planes_of_noise >= 0 else LEAST_OF_NOISE  # older runs do not know it
     of_noise = min(of_noise, 1.0)  # planes through rows nearer than the noise lose less than it
     return lost * of_noise > BESIDE_PLANES * planes and lost > planes + MORE_LOST and v.latent_dim < v.ambient_dim
