@@ -14,7 +14,7 @@ from rectangular_flows.training.folder import ChangedSettingsWarning
 from tests.cli.command import run
 
 NAMES = ("east", "site", "north", "again", "up")
-SEEN = [0, 2, 4]
+SEEN, SITE = [0, 2, 4], 20240131.0  # not a number of float32
 
 
 def table(path, rows=120, seed=0):
@@ -22,14 +22,14 @@ def table(path, rows=120, seed=0):
     random = np.random.default_rng(seed)
     t = random.normal(size=rows)
     east, north = np.cos(t) + 0.05 * random.normal(size=rows), np.sin(t)
-    write_table(path, NAMES, np.stack([east, np.full(rows, 0.1), north, east, 0.3 * t], axis=1))
+    write_table(path, NAMES, np.stack([east, np.full(rows, SITE), north, east, 0.3 * t], axis=1))
     return read_table(path).values
 
 
 def broken(path):
     """Of five rows the second has another site, the third no copy, the fourth neither."""
     rows = table(path, 5, seed=1)
-    rows[[1, 3], 1] = 0.2, -3.0
+    rows[[1, 3], 1] += 0.1, -3.1
     rows[[2, 3], 3] += 1, 2
     write_table(path, NAMES, rows)
     return rows
@@ -94,7 +94,7 @@ def test_samples_have_all_columns(trained, tmp_path):
     samples, plain = read_table(tmp_path / "samples.csv"), read_table(tmp_path / "plain.csv").values
     assert samples.columns == NAMES
     np.testing.assert_array_equal(samples.values[:, SEEN].astype(np.float32), plain.astype(np.float32))
-    assert (samples.values[:, 1] == 0.1).all()
+    assert (samples.values[:, 1] == SITE).all()
     np.testing.assert_array_equal(samples.values[:, 3], samples.values[:, 0])
     found = scored(saved, tmp_path / "samples.csv", tmp_path / "scores.csv", reasons=True)
     assert not found["why_site"].any()
