@@ -94,6 +94,8 @@ def test_samples_have_all_columns(trained, tmp_path):
     samples, plain = read_table(tmp_path / "samples.csv"), read_table(tmp_path / "plain.csv").values
     assert samples.columns == NAMES
     np.testing.assert_array_equal(samples.values[:, SEEN].astype(np.float32), plain.astype(np.float32))
+    write_samples(saved, tmp_path / "samples.npy", 30, 0)
+    np.testing.assert_array_equal(np.load(tmp_path / "samples.npy"), samples.values)
     assert (samples.values[:, 1] == SITE).all()
     np.testing.assert_array_equal(samples.values[:, 3], samples.values[:, 0])
     found = scored(saved, tmp_path / "samples.csv", tmp_path / "scores.csv", reasons=True)
