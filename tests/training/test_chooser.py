@@ -113,9 +113,9 @@ def test_the_condition_number():
 
 
 def test_sizes():
-    objective = Objective(make_flow(D=6, d=4), Exact(), 1.0)
-    assert sizes_of(objective, 50, Auto()) == (50, 4, 2, 8)
-    assert sizes_of(objective, 50, Auto(codimension="never")) == (50, 4, 4, 8)
+    objective = Objective(make_flow(D=7, d=6), Exact(), 1.0)
+    assert sizes_of(objective, 50, Auto()) == (50, 6, 1, 8)
+    assert sizes_of(objective, 50, Auto(codimension="never")) == (50, 6, 6, 8)
 
 
 def test_it_measures_chooses_and_reports(tmp_path):

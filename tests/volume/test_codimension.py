@@ -14,10 +14,10 @@ from .helpers import make_flow, reference
 
 @pytest.mark.parametrize("mixing", [None, "lu", "free"])
 def test_codimension_chosen_by_cost(mixing):
-    flow = make_flow(6, 5, mixing=mixing)
-    z = torch.randn(4, 5, dtype=torch.float64)
-    assert Exact()._use_codimension(flow.layers(), 5)
-    assert not Exact()._use_codimension(make_flow(6, 3).layers(), 3)
+    flow = make_flow(7, 6, mixing=mixing)
+    z = torch.randn(4, 6, dtype=torch.float64)
+    assert Exact()._use_codimension(flow.layers(), 6)
+    assert not Exact()._use_codimension(make_flow(6, 5).layers(), 5)  # a normal costs as much as six tangents
     torch.testing.assert_close(Exact()(flow, z)[1], Exact(codimension="never")(flow, z)[1], rtol=0, atol=1e-9)
 
 
@@ -47,7 +47,7 @@ def test_codimension_keeps_its_digits_in_single_precision():
     exact = Exact(codimension="never")(copy.deepcopy(flow).double(), z.double())[1]
     torch.testing.assert_close(Exact(codimension="always")(flow, z)[1].double(), exact, rtol=0, atol=1e-4)
     saturating = RectangularFlow(flow.ambient, flows.Identity(5), outer=flows.Logit(6))
-    assert not Exact()._use_codimension(saturating.layers(), 5)
+    assert not Exact()._use_codimension(RectangularFlow(flows.RealNVP(7), flows.Identity(6), outer=flows.Logit(7)).layers(), 6)
     L = Exact()(saturating, z / 2)[1]
     expected = Exact(codimension="never")(copy.deepcopy(saturating).double(), z.double() / 2)[1]
     torch.testing.assert_close(L.double(), expected, rtol=0, atol=1e-3)

@@ -17,6 +17,8 @@ from ..flows.local_chart import local_chart
 from .bundle import HasLayers, basis, core_and_tail, log_volume
 from .codimension import codimension_log_volume, codimension_of
 
+_NORMAL = 6  # tangents that take as long as a normal: its two passes are backward through tangents of the inverse
+
 
 @dataclass(frozen=True)
 class Exact:
@@ -28,7 +30,7 @@ class Exact:
         bundle_size: tangents carried at a time while a graph is built. Each group's graph is made again in the backward
             pass, so that memory is that of one group and time about 4/3; value and gradient are the same.
         codimension: whether to use the codimension identity, which costs D − d products instead of d: "auto" where it
-            applies, D − d < d, D − d ≤ ``bundle_size``, and no layer saturates (a logit layer's inverse is inaccurate next
+            applies, 6 (D − d) ≤ d, D − d ≤ ``bundle_size``, and no layer saturates (a logit layer's inverse is inaccurate next
             to 0 and 1); "always" (an error where it does not apply), or "never".
 
     Example:
@@ -75,7 +77,7 @@ class Exact:
             return True
         if any(link.saturates for link in core):  # their inverse is inaccurate where they are flat; tangents are not
             return False
-        return codimension < d and codimension <= (self.bundle_size or d)
+        return _NORMAL * codimension <= d and codimension <= (self.bundle_size or d)
 
     def _tangents(self, core: list[Injection], z: Tensor) -> tuple[Tensor, Tensor]:
         d = z.shape[-1]
