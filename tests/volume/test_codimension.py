@@ -47,7 +47,8 @@ def test_codimension_keeps_its_digits_in_single_precision():
     exact = Exact(codimension="never")(copy.deepcopy(flow).double(), z.double())[1]
     torch.testing.assert_close(Exact(codimension="always")(flow, z)[1].double(), exact, rtol=0, atol=1e-4)
     saturating = RectangularFlow(flow.ambient, flows.Identity(5), outer=flows.Logit(6))
-    assert not Exact()._use_codimension(RectangularFlow(flows.RealNVP(7), flows.Identity(6), outer=flows.Logit(7)).layers(), 6)
+    wide = RectangularFlow(flows.RealNVP(7), flows.Identity(6), outer=flows.Logit(7))
+    assert not Exact()._use_codimension(wide.layers(), 6)
     L = Exact()(saturating, z / 2)[1]
     expected = Exact(codimension="never")(copy.deepcopy(saturating).double(), z.double() / 2)[1]
     torch.testing.assert_close(L.double(), expected, rtol=0, atol=1e-3)

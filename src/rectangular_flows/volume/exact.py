@@ -30,8 +30,8 @@ class Exact:
         bundle_size: tangents carried at a time while a graph is built. Each group's graph is made again in the backward
             pass, so that memory is that of one group and time about 4/3; value and gradient are the same.
         codimension: whether to use the codimension identity, which costs D − d products instead of d: "auto" where it
-            applies, 6 (D − d) ≤ d, D − d ≤ ``bundle_size``, and no layer saturates (a logit layer's inverse is inaccurate next
-            to 0 and 1); "always" (an error where it does not apply), or "never".
+            applies, 6 (D − d) ≤ d, D − d ≤ ``bundle_size``, and no layer saturates (a logit layer's inverse is inaccurate
+            next to 0 and 1); "always" (an error where it does not apply), or "never".
 
     Example:
         >>> import torch
