@@ -174,6 +174,27 @@ def test_the_latent_density_goes_by_the_number_of_rows(rows, kind, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("rows", "charts", "few", "kind", "width"),
+    [
+        (80, 2, 1000, ZukoDensity, 32),  # small splines: 20 rows for each chart, the parts being uneven
+        (79, 2, 1000, MixtureDensity, None),
+        (80, 1, 1000, MixtureDensity, None),
+        (80, 2, 80, ZukoDensity, 48),  # enough rows for splines of the size asked for
+    ],
+)
+def test_charts_with_enough_rows_have_small_splines(rows, charts, few, kind, width, monkeypatch):
+    monkeypatch.setattr(build, "FEW_ROWS", few)
+    monkeypatch.setattr(build, "_FEW_ROWS_CHART", 20)
+    chosen = model(latent_dim=2, hidden=(8,), latent="auto", latent_hidden=(48, 48), latent_layers=3, charts=charts)
+    found = build_flow(chosen, ROWS[:rows], seed=0, start_latent=False).charts
+    assert [type(chart.latent) for chart in found] == [kind] * charts
+    if width:
+        sizes = [len(p) for p in found[0].latent.parameters() if p.dim() == 2]
+        assert width in sizes
+        assert {32: 48, 48: 32}[width] not in sizes
+
+
+@pytest.mark.parametrize(
     ("settings", "angles", "kind"),
     [
         ({"latent_dim": 2}, 0, "Zuko"),

@@ -107,8 +107,8 @@ def test_one_piece_without_a_loop_needs_no_training(monkeypatch):
     assert choose_charts(settings(), torch.from_numpy(curve(3.0, count=50)), 0).count == 1
 
 
-@pytest.mark.parametrize(("gain", "count"), [((1.0, 0.1), 4), ((0.1, 0.1), 1)])
-def test_pieces_and_loops_if_rows_held_out_agree(monkeypatch, gain, count):
+@pytest.mark.parametrize(("gain", "count"), [((1.0, 0.1), 4), ((-0.19, 0.1), 4), ((-0.21, 0.1), 1)])
+def test_pieces_and_loops_unless_rows_held_out_disagree(monkeypatch, gain, count):
     tried = []
     monkeypatch.setattr(charts, "_gain", lambda _, rows, number, seed: tried.append(number) or gain)
     x = np.concatenate([curve(2 * np.pi, 700), curve(2.0, 500) + 5])

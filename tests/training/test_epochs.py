@@ -5,9 +5,10 @@ import dataclasses
 import pytest
 import torch
 
-from rectangular_flows import RectangularFlow, TrainingConfig, fit, flows
+from rectangular_flows import Atlas, RectangularFlow, TrainingConfig, fit, flows
 from rectangular_flows.data import von_mises_circle
 from rectangular_flows.data.rows import take
+from rectangular_flows.training import config as config_module
 from rectangular_flows.training import loop
 
 
@@ -57,6 +58,19 @@ def test_auto_is_decided_by_the_rows_that_are_trained_on():
         fit(_flow(), von_mises_circle(44, seed=0), config, on_step=lambda run: _stop(run, seen))
     assert seen == [50]
     assert dataclasses.replace(config, epochs=3).for_rows(10).epochs == 3
+
+
+@pytest.mark.parametrize(("charts", "most", "rows"), [(1, 4, 10), (3, 4, 30), (3, 2, 20)])
+def test_charts_share_larger_batches(charts, most, rows, monkeypatch):
+    """Each trains on its own rows of a batch alone; the number of steps is the same."""
+    monkeypatch.setattr(config_module, "_MOST_FOR_CHARTS", most)
+    model = _flow() if charts == 1 else Atlas([_flow() for _ in range(charts)])
+    config = TrainingConfig(epochs="auto", batch_size=10, learning_rate=1e-3)
+    seen = []
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, von_mises_circle(133, seed=0), config, on_step=lambda run: _stop(run, seen))
+    assert seen == [-(-200 // -(-120 // rows))]
+    assert dataclasses.replace(config, epochs=3).for_rows(120, charts=charts).batch_size == 10
 
 
 def _stop(run, seen):

@@ -27,6 +27,8 @@ from ..training.config import TrainingConfig
 
 _LEAST_STEPS = 1_000  # of a dtype within a standard deviation of a column: fewer would show in the density
 _FEW_ANGLES = 2  # dimensions in which splines are as good on few rows
+_FEW_ROWS_CHART = 1_000  # of a chart, below which a mixture is better
+_CHART_LAYERS, _CHART_WIDTH = 2, 32  # of splines on one chart of several: larger ones fit its few rows too closely
 _LEAST_TURN = 1e-5  # of a period, that a dtype has to tell apart
 _ROWS = 10_000  # that a flow is started from
 _MOST_SHARE = 8  # of the machine's memory that weights may take: training needs several times as much
@@ -81,6 +83,10 @@ def build_flow(
             name = "mixture" if len(train) < few or "sphere" in space.factors else "spline"
             many = isinstance(settings.charts, int) and settings.charts > 1
             part = len(train) // (2 * int(settings.charts)) if many else len(train)  # parts of the rows are uneven
+            if many and name == "mixture" and space.flat and part >= _FEW_ROWS_CHART:
+                hidden = tuple(min(width, _CHART_WIDTH) for width in own_settings.latent_hidden)
+                layers = min(own_settings.latent_layers, _CHART_LAYERS)
+                name, own_settings = "spline", replace(own_settings, latent_hidden=hidden, latent_layers=layers)
             most = most_components(part, space.dimension)
             own_settings = replace(own_settings, latent_components=min(own_settings.latent_components, most))
         latent, count = LATENTS[name], settings.charts

@@ -45,8 +45,9 @@ def choose_charts(settings: FitSettings, train: Rows, seed: int, periodic: Seque
 
     A separate piece needs one, a loop three, a closed surface four; all are looked for in 2,000 rows and their nearest
     neighbours. The candidates are trained for 150 steps each, and compared by the log-density in all columns that their
-    charts give to rows held out, not counting the mixtures that are pooled with it. More charts have to be better by two
-    standard errors.
+    charts give to rows held out, not counting the mixtures that are pooled with it. For one piece, more charts have to be
+    better by two standard errors; for separate pieces it is enough that they are not worse by as much, since one chart
+    would join them.
 
     Args:
         settings: whose charts are not used; with a latent dimension.
@@ -78,7 +79,7 @@ def choose_charts(settings: FitSettings, train: Rows, seed: int, periodic: Seque
         return Charts(1, f"{what}, and neither a loop nor a closed surface was found")
     gain, error = _gain(settings, rows.to(getattr(torch, settings.training.dtype or "float32")), count, seed)
     told = f"{count} charts give rows held out {gain:.2g} ± {error:.1g} nats more than one"
-    if not gain > _SIGMAS * error:
+    if not gain > _SIGMAS * error * (1 if pieces == 1 else -1):
         return Charts(1, f"{what}, but {told}")
     if loops:
         told += "; --latent-space circle closes a loop with one"

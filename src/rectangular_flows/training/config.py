@@ -14,6 +14,7 @@ from .optimisers import OPTIMISERS
 if TYPE_CHECKING:
     from ..volume import Auto, Exact, Stochastic
 
+_MOST_FOR_CHARTS = 4  # times the rows of a step: small charts take next to no more time for them
 _AUTO_STEPS, _STEPS_PER_ROOT = (200, 2_400), 8.0  # of epochs = "auto"
 _AUTO_ROWS, _VALIDATIONS = 50_000, 30
 
@@ -187,7 +188,7 @@ class TrainingConfig:
             on the coordinates of the best manifold). Earlier weights are then no longer candidates for the best.
         epoch_rows: rows in an epoch, drawn anew each time, so that a large table is validated more than once per pass; none:
             all of them, or at most 50,000 if epochs is "auto".
-        batch_size: rows in a step.
+        batch_size: rows in a step; of an atlas, if epochs is "auto", so many for each chart, up to four times.
         optimiser: "adam", "adamw", or "muon", which is Adam but for the matrices between hidden layers: their steps
             are made orthogonal, and fewer of them are needed (:mod:`rectangular_flows.muon`).
         weight_decay: weight decay of the optimiser.
@@ -319,22 +320,27 @@ class TrainingConfig:
         """``patience`` where it is a number, as it is once the rows are known."""
         return None if isinstance(self.patience, str) else self.patience
 
-    def for_rows(self, rows: int, columns: int = 1) -> TrainingConfig:
-        """These settings for so many rows to train on, and so many columns, with what is "auto" decided.
+    def for_rows(self, rows: int, columns: int = 1, charts: int = 1) -> TrainingConfig:
+        """These settings for so many rows to train on, columns and charts, with what is "auto" decided.
 
         Example:
             >>> [TrainingConfig(learning_rate="auto").for_rows(1_000, n).learning_rate for n in (10, 500)]
             [0.01, 0.002]
             >>> [TrainingConfig(epochs="auto").for_rows(n).epochs for n in (1_000, 20_000, 1_000_000)]
             [127, 29, 24]
+            >>> [TrainingConfig(epochs="auto").for_rows(20_000, charts=n).batch_size for n in (1, 2, 6)]
+            [500, 1000, 2000]
         """
         planned = self
         if self.epochs == "auto":
             epoch_rows = self.epoch_rows or (_AUTO_ROWS if rows > _AUTO_ROWS else None)
-            steps = math.ceil(min(rows, epoch_rows or rows) / self.batch_size)
+            batch_size = self.batch_size * min(charts, _MOST_FOR_CHARTS)  # which share them: each trains on its own
+            steps = math.ceil(min(rows, epoch_rows or rows) / batch_size)
             epochs = math.ceil(self._auto_steps(rows) / steps)
             alone = self.latent_epochs or (0 if self.monitor == "reconstruction" else epochs // 3)
-            planned = replace(self, epochs=epochs, epoch_rows=epoch_rows, latent_epochs=alone)
+            planned = replace(
+                self, epochs=epochs, epoch_rows=epoch_rows, latent_epochs=alone, batch_size=batch_size
+            )
         every = max(1, planned.whole_epochs // _VALIDATIONS) if self.evaluate_every == "auto" else self.evaluate_every
         patience = max(1, planned.whole_epochs // 5) if self.patience == "auto" else self.patience
         rate = auto_rate(columns) if self.learning_rate == "auto" else self.learning_rate

@@ -85,7 +85,7 @@ def fit(
         same_model(world, flow).train()
         train, rest = split(data, validation, flow.data_shape, config.seed, read=world.first)
         timed = config.time is not None and config.epochs == "auto" and not resume
-        config = config.for_rows(len(train), flow.ambient_dim)
+        config = config.for_rows(len(train), flow.ambient_dim, len(flow.charts))
         whole = slice(config.validation_rows)  # for process 0, which judges by it; the others read their shares
         own = whole if world.first else slice(world.rank, config.validation_rows, world.size)
         held_out = take(rest, own, world.device, flow.dtype)
