@@ -1,9 +1,9 @@
 """Manifolds that close up, with known densities: how near the learned density comes with the right latent space or charts.
 
-``python -m benchmarks.topology --out topology.json`` draws 10,000 rows from each (40,000 of the Klein bottle), fits with the settings of ``rnf fit`` and
-the latent space or the number of charts named, and compares by quadrature over the true manifold: KL(true‖model), the
-model's mass, the correlation of log-densities over points drawn from the truth, and the largest distance of the true
-manifold from the learned one. :mod:`benchmarks.pieces` does separate pieces.
+``python -m benchmarks.topology --out topology.json`` draws 10,000 rows from each (40,000 of the Klein bottle), fits with
+the settings of ``rnf fit`` and the latent space or the number of charts named, and compares by quadrature over the true
+manifold: KL(true‖model), the model's mass, the correlation of log-densities over points drawn from the truth, and the
+largest distance of the true manifold from the learned one. :mod:`benchmarks.pieces` does separate pieces.
 """
 
 from __future__ import annotations

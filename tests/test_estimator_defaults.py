@@ -105,6 +105,19 @@ def test_grid_search_chooses_as_new_rows_would():
     assert found[str(search.best_params_)] > max(found.values()) - 0.3
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_grid_search_finds_the_manifold_of_a_noisy_helix(seed):
+    """Trained to the end, the curve that follows the data has the likeliest rows, by however little."""
+    X, fresh = (helix(rows, at)[:, :3] for rows, at in ((1000, seed), (1000, seed + 5)))
+    grid = {"beta": [1e-2, 1.0, 50.0], "latent_dim": [1, 2]}
+    once = ShuffleSplit(n_splits=1, test_size=0.3, random_state=seed)
+    search = GridSearchCV(rnf.RectangularFlowEstimator(target_error=None, random_state=seed), grid, cv=once).fit(X)
+    assert search.best_params_["beta"] == 50.0
+    off = 3 - search.best_params_["latent_dim"]  # dimensions in which noise is left
+    assert np.sqrt(search.best_estimator_.reconstruction_error(fresh).mean()) < 1.1 * 0.05 * np.sqrt(off)
+
+
 def truth_of_helix(X, noise=0.05):
     """Mean log-density of the helix with noise: a Gaussian around every point, over a fine grid of angles."""
     angle = np.linspace(-3, 3, 2001)

@@ -338,9 +338,7 @@ class TrainingConfig:
             steps = math.ceil(min(rows, epoch_rows or rows) / batch_size)
             epochs = math.ceil(self._auto_steps(rows) / steps)
             alone = self.latent_epochs or (0 if self.monitor == "reconstruction" else epochs // 3)
-            planned = replace(
-                self, epochs=epochs, epoch_rows=epoch_rows, latent_epochs=alone, batch_size=batch_size
-            )
+            planned = replace(self, epochs=epochs, epoch_rows=epoch_rows, latent_epochs=alone, batch_size=batch_size)
         every = max(1, planned.whole_epochs // _VALIDATIONS) if self.evaluate_every == "auto" else self.evaluate_every
         patience = max(1, planned.whole_epochs // 5) if self.patience == "auto" else self.patience
         rate = auto_rate(columns) if self.learning_rate == "auto" else self.learning_rate
