@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..volume import Auto, Exact, Stochastic
 
 _MOST_FOR_CHARTS = 4  # times the rows of a step: small charts take next to no more time for them
+_CHARTS_ANNEAL = (0.4, 0.5)  # share of the epochs: charts take long to agree on the density where they overlap
 _AUTO_STEPS, _STEPS_PER_ROOT = (200, 2_400), 8.0  # of epochs = "auto"
 _AUTO_ROWS, _VALIDATIONS = 50_000, 30
 
@@ -196,7 +197,8 @@ class TrainingConfig:
             number of columns where there are more than a hundred, whose linear layers a larger one would break.
         schedule: "constant", "cosine" (to zero over all epochs) or "one-cycle" (up for 30 % of them, then down).
         warm_up: epochs over which the learning rate rises linearly from zero.
-        anneal: when the weight of the likelihood starts to rise linearly from 0, and when it reaches 1.
+        anneal: when the weight of the likelihood starts to rise linearly from 0, and when it reaches 1; of an atlas, if epochs
+            is "auto" and anneal a share, at 0.4 and 0.5 of them at the latest.
         anneal_in: what anneal counts: "epochs", "steps", or the "share" of all epochs.
         start_latent: when the annealing starts, start the latent density from the data again (its whitening), because the
             manifold has moved by then.
@@ -339,6 +341,9 @@ class TrainingConfig:
             epochs = math.ceil(self._auto_steps(rows) / steps)
             alone = self.latent_epochs or (0 if self.monitor == "reconstruction" else epochs // 3)
             planned = replace(self, epochs=epochs, epoch_rows=epoch_rows, latent_epochs=alone, batch_size=batch_size)
+            if charts > 1 and self.anneal_in == "share":
+                start, end = (min(pair) for pair in zip(self.anneal, _CHARTS_ANNEAL, strict=True))
+                planned = replace(planned, anneal=(start, end))
         every = max(1, planned.whole_epochs // _VALIDATIONS) if self.evaluate_every == "auto" else self.evaluate_every
         patience = max(1, planned.whole_epochs // 5) if self.patience == "auto" else self.patience
         rate = auto_rate(columns) if self.learning_rate == "auto" else self.learning_rate
