@@ -243,6 +243,9 @@ def test_starts_from_parts_of_the_data():
         (lambda: Atlas([arc(0.0), arc(0.0, units=[flows.Standardise(torch.zeros(2), torch.ones(2))])]), "change units"),
         (lambda: three_arcs().sample(-1), "number of samples"),
         (lambda: three_arcs().log_prob(torch.zeros(3, 2)), "expected torch.float64"),
+        (lambda: three_arcs().decode(torch.tensor([0, 9, -1]), torch.zeros(3, 1)), "charts from 0 to 2; got -1, 9"),
+        (lambda: three_arcs().jacobian(torch.zeros(4), torch.zeros(3, 1)), r"shape \(3,\); got \(4,\)"),
+        (lambda: three_arcs().in_model_units.decode(torch.tensor([3]), torch.zeros(1, 1)), "charts from 0 to 2; got 3"),
         (lambda: three_arcs().ambient_log_prob(torch.zeros(3, 2).double()), "fit_scatter"),
     ],
 )

@@ -119,6 +119,7 @@ def test_a_manifold_astray():
     far: dict[str, Any] = {"kept": {"share": 0.94}, "shape": {"planes": 0.002, "planes_of_noise": 0.5}}
     assert first(**far) == ("astray", what, "try --charts 4, or more --layers and --epochs")
     assert first(**far, charts=3)[2].startswith("try --charts 6,")
+    assert first(**far, angles=True)[2] == "try more --layers and --epochs"  # angles have one chart
     assert first(**far, latent_dim=5) is None  # as many as there are columns
     assert first(kept={"share": 0.5}, shape=far["shape"])[0] == "undertrained"
     surface: dict[str, Any] = {"kept": {"share": 0.5}, "shape": {**far["shape"], "dimension": 3.9}}
@@ -147,6 +148,7 @@ def test_a_loop_is_not_closed():
     what = "the data are in one piece, and the manifold's samples in 4"
     assert first(shape={"sample_pieces": 4}) == ("torn", what, advice)
     assert first(shape={"torn": 0.2}) == ("torn", "the manifold tears 20 % of neighbouring rows apart", advice)
+    assert first(shape={"torn": 0.2}, angles=True)[2] == f"try more --layers and --epochs, or --latent-dim 3. {CHART}"
     assert (
         "4 charts are too few here: try --latent-space circle, torus:2 or sphere, or --charts 8, or"
         in first(shape={"torn": 0.2}, charts=4)[2]

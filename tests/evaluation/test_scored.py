@@ -115,6 +115,19 @@ def test_a_frame_gives_frames(saved, tmp_path):
     assert isinstance(saved[0].inverse_transform([[0.0]]), np.ndarray)
 
 
+@pytest.mark.parametrize("name", ["new.csv", "link.csv"])
+def test_scores_do_not_replace_the_rows_that_they_are_of(saved, tmp_path, name):
+    _, _, folder = saved
+    rows = tmp_path / "new.csv"
+    rows.write_bytes((folder / "new.csv").read_bytes())
+    if name == "link.csv":
+        (tmp_path / name).symlink_to(rows)
+    command = run_command("score", folder / "model", rows, "-o", tmp_path / name, "--drop-invalid")
+    assert command.returncode == 2
+    assert "would replace the rows that they are of" in command.stderr
+    assert rows.read_bytes() == (folder / "new.csv").read_bytes()
+
+
 def test_scores_are_the_same_however_many_are_in_memory(saved, tmp_path, monkeypatch):
     _, _, folder = saved
     run, options = rnf.SavedRun(folder / "model"), {"drop_invalid": True, "ids": ["name"], "reasons": True}

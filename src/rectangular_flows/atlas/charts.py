@@ -43,7 +43,7 @@ class Charts(Batched):
 
     def decode(self, chart: Tensor, z: Tensor) -> Tensor:
         """The points with coordinates z, (B, d), on the charts of these numbers, (B,)."""
-        return self._each(chart, lambda flow, part: flow.decode(part), z)
+        return self._at(chart, lambda flow, part: flow.decode(part), z)
 
     def project(self, x: Tensor) -> Tensor:
         """x̂, the projection on the most responsible chart."""
@@ -55,15 +55,25 @@ class Charts(Batched):
 
     def jacobian(self, chart: Tensor, z: Tensor) -> Tensor:
         """∂f_k/∂z, (B, D, d)."""
-        return self._each(chart, lambda flow, part: flow.jacobian(part), z)
+        return self._at(chart, lambda flow, part: flow.jacobian(part), z)
 
     def log_volume(self, chart: Tensor, z: Tensor) -> Tensor:
         """½ log det JᵀJ, (B,)."""
-        return self._each(chart, lambda flow, part: flow.log_volume(part), z)
+        return self._at(chart, lambda flow, part: flow.log_volume(part), z)
 
     def singular_values(self, chart: Tensor, z: Tensor) -> Tensor:
         """Of the Jacobian, in falling order, (B, d)."""
         return torch.linalg.svdvals(self.jacobian(chart, z))
+
+    def _at(self, chart: Tensor, function: Any, z: Tensor) -> Tensor:
+        """The same for coordinates on charts that somebody names."""
+        most = len(self._flows()) - 1
+        if chart.shape != z.shape[:1]:
+            raise ValueError(f"expected a chart for each row of z, shape {tuple(z.shape[:1])}; got {tuple(chart.shape)}")
+        wrong = torch.unique(chart[~torch.isin(chart, torch.arange(most + 1, device=chart.device))]).tolist()
+        if wrong:
+            raise ValueError(f"expected charts from 0 to {most}; got {', '.join(map(str, wrong[:5]))}")
+        return self._each(chart, function, z)
 
     def _each(self, chart: Tensor, function: Any, rows: Tensor) -> Tensor:
         """A function of every chart and the rows that it is asked for, in the order of the rows."""

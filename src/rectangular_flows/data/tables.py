@@ -209,7 +209,7 @@ def check_table(table: Table, latent_dim: int | None, periodic: bool = False) ->
         whole = "With all of them there is no manifold to learn. " if latent_dim == width else ""
         raise DataError(
             f"Expected a latent dimension from 1 to {most} for '{table.source}' with {width} columns; "
-            f"got {latent_dim}. {whole}Choose one in that range, or --latent-dim auto."
+            f"got {latent_dim}. {whole}Choose one in that range, --latent-dim auto, or a smaller --latent-space."
         )
     needed = max(20, 2 * (width + 1))
     if rows < needed:

@@ -124,7 +124,9 @@ def _shape(v: Verdict) -> Fault | None:
 def _one_chart(cannot: str, v: Verdict) -> str:
     more = f", or --latent-dim {v.latent_dim + 1}" if v.latent_dim + 1 < v.ambient_dim else ""
     loop = "try --latent-space circle, torus:2 or sphere, or " if "close" in cannot else "try "
-    if v.charts > 1:
+    if v.angles:  # which have one chart
+        many = "try more --layers and --epochs"
+    elif v.charts > 1:
         many = f"{v.charts} charts are too few here: {loop}--charts {2 * v.charts}"
     else:
         many = f"one chart cannot {cannot}: {loop}--charts auto"
@@ -150,7 +152,7 @@ def _astray(v: Verdict) -> Fault | None:
         f"through neighbouring rows {_small(v.shape.planes)}"
     )
     many = 2 * v.charts if v.charts > 1 else 4
-    return Fault("astray", what, f"try --charts {many}, or more --layers and --epochs")
+    return Fault("astray", what, f"try {'' if v.angles else f'--charts {many}, or '}more --layers and --epochs")
 
 
 def _dimension(v: Verdict) -> Fault | None:

@@ -55,7 +55,7 @@ def measure(
     known = _some(flow, train, _HELD_OUT_ROWS if images else _KNOWN_ROWS, seed)
     new = _some(flow, held_out, _HELD_OUT_ROWS, seed)
     facts: dict[str, Any] = {"latent_dim": flow.latent_dim, "ambient_dim": flow.ambient_dim, "kind": flow.kind}
-    facts["charts"] = len(flow.charts)
+    facts |= {"charts": len(flow.charts), "angles": flow.angles > 0}
     facts |= {"train": len(train) if count is None else count, "held_out": len(new)}
     if len(new) < ENOUGH or len(known) < ENOUGH:
         return Verdict(**facts)

@@ -234,6 +234,8 @@ def write_scores(
         UnfinishedError: it is of other data, another model or other options; or neither was asked for.
     """
     table_suffix(path)
+    if path.exists() and Path(scoring.source).exists() and path.samefile(scoring.source):
+        raise DataError(f"The scores would replace the rows that they are of: '{path}'. Choose another file with -o.")
     path.parent.mkdir(parents=True, exist_ok=True)
     columns = scoring.columns
     with spooled(path, len(columns), scoring.key, resume=resume, restart=restart) as spool:

@@ -118,6 +118,7 @@ class Verdict:
         shape: of the manifold; None for images.
         numerics: round trip and conditioning.
         charts: of the model.
+        angles: whether some columns are angles, which have one chart.
         rounded: columns with few distinct values: samples are rounded to these before they are compared.
     """
 
@@ -133,6 +134,7 @@ class Verdict:
     numerics: Numerics | None = None
     rounded: tuple[str, ...] = ()
     charts: int = 1
+    angles: bool = False
 
     @property
     def faults(self) -> list[Any]:

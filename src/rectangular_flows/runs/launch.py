@@ -99,6 +99,8 @@ def _model(settings: FitSettings, data: Prepared, console: Console | None) -> tu
     if settings.model.charts == "auto":
         from .charts import choose_charts
 
+        if console is not None and not data.periodic:
+            say("choosing the number of charts: pieces, loops and closed surfaces of the data", console=console)
         chosen = choose_charts(settings, data.train, seed, data.periodic)
         settings = replace(settings, model=replace(settings.model, charts=chosen.count))
         if console is not None:
