@@ -75,8 +75,12 @@ def test_charts_share_larger_batches(charts, most, rows, monkeypatch):
 
 @pytest.mark.parametrize(
     ("charts", "given", "unit", "expected"),
-    [(1, (0.7, 0.8), "share", (0.7, 0.8)), (2, (0.7, 0.8), "share", (0.4, 0.5)), (2, (0.1, 0.6), "share", (0.1, 0.5))]
-    + [(2, (2.0, 3.0), "epochs", (2.0, 3.0))],
+    [
+        (1, (0.7, 0.8), "share", (0.7, 0.8)),
+        (2, (0.7, 0.8), "share", (0.4, 0.5)),
+        (2, (0.1, 0.6), "share", (0.1, 0.5)),
+        (2, (2.0, 3.0), "epochs", (2.0, 3.0)),
+    ],
 )
 def test_the_likelihood_of_charts_counts_sooner(charts, given, unit, expected):
     config = TrainingConfig(epochs="auto", anneal=given, anneal_in=unit)

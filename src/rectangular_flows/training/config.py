@@ -197,8 +197,8 @@ class TrainingConfig:
             number of columns where there are more than a hundred, whose linear layers a larger one would break.
         schedule: "constant", "cosine" (to zero over all epochs) or "one-cycle" (up for 30 % of them, then down).
         warm_up: epochs over which the learning rate rises linearly from zero.
-        anneal: when the weight of the likelihood starts to rise linearly from 0, and when it reaches 1; of an atlas, if epochs
-            is "auto" and anneal a share, at 0.4 and 0.5 of them at the latest.
+        anneal: when the weight of the likelihood starts to rise linearly from 0, and when it reaches 1; of an atlas, if
+            epochs is "auto" and anneal a share, at 0.4 and 0.5 of them at the latest.
         anneal_in: what anneal counts: "epochs", "steps", or the "share" of all epochs.
         start_latent: when the annealing starts, start the latent density from the data again (its whitening), because the
             manifold has moved by then.
