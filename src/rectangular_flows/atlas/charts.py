@@ -69,7 +69,9 @@ class Charts(Batched):
         """The same for coordinates on charts that somebody names."""
         most = len(self._flows()) - 1
         if chart.shape != z.shape[:1]:
-            raise ValueError(f"expected a chart for each row of z, shape {tuple(z.shape[:1])}; got {tuple(chart.shape)}")
+            raise ValueError(
+                f"expected a chart for each row of z, shape {tuple(z.shape[:1])}; got {tuple(chart.shape)}"
+            )
         wrong = torch.unique(chart[~torch.isin(chart, torch.arange(most + 1, device=chart.device))]).tolist()
         if wrong:
             raise ValueError(f"expected charts from 0 to {most}; got {', '.join(map(str, wrong[:5]))}")
