@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from ..volume import Auto, Exact, Stochastic
 
 _MOST_FOR_CHARTS = 4  # times the rows of a step: small charts take next to no more time for them
-_CHARTS_STEPS, _CHARTS_ANNEAL = 1.4, (0.5, 0.57)  # charts take long to agree on the density where they overlap
 _AUTO_STEPS, _STEPS_PER_ROOT = (200, 2_400), 8.0  # of epochs = "auto"
 _AUTO_ROWS, _VALIDATIONS = 50_000, 30
 
@@ -180,7 +179,7 @@ class TrainingConfig:
         tail_weight: exponent a of the weight |y|^(2a) of a row in the reconstruction error, by its distance from the
             centre of the data and 1 on average. Above 0 (say 0.5 to 1), rows far out are reconstructed better.
         epochs: passes over the training data (for "two-step", one pass of each kind); "auto" chooses by the number of
-            rows: from 200 steps for few rows to 2,400 for many; of an atlas, 1.4 times as many.
+            rows: from 200 steps for few rows to 2,400 for many.
         time: seconds that the fit may take, if epochs is "auto": epochs are then planned from the measured time of a step,
             and recorded, so that resuming or repeating the run with its config.toml gives the same weights.
         latent_epochs: further epochs in which the latent density trains alone on the best manifold so far, with a schedule
@@ -197,8 +196,7 @@ class TrainingConfig:
             number of columns where there are more than a hundred, whose linear layers a larger one would break.
         schedule: "constant", "cosine" (to zero over all epochs) or "one-cycle" (up for 30 % of them, then down).
         warm_up: epochs over which the learning rate rises linearly from zero.
-        anneal: when the weight of the likelihood starts to rise linearly from 0, and when it reaches 1; of an atlas, if
-            epochs is "auto" and anneal a share, at 0.5 and 0.57 of them at the latest.
+        anneal: when the weight of the likelihood starts to rise linearly from 0, and when it reaches 1.
         anneal_in: what anneal counts: "epochs", "steps", or the "share" of all epochs.
         start_latent: when the annealing starts, start the latent density from the data again (its whitening), because the
             manifold has moved by then.
@@ -338,12 +336,9 @@ class TrainingConfig:
             epoch_rows = self.epoch_rows or (_AUTO_ROWS if rows > _AUTO_ROWS else None)
             batch_size = self.batch_size * min(charts, _MOST_FOR_CHARTS)  # which share them: each trains on its own
             steps = math.ceil(min(rows, epoch_rows or rows) / batch_size)
-            epochs = math.ceil(self._auto_steps(rows) * (_CHARTS_STEPS if charts > 1 else 1) / steps)
+            epochs = math.ceil(self._auto_steps(rows) / steps)
             alone = self.latent_epochs or (0 if self.monitor == "reconstruction" else epochs // 3)
             planned = replace(self, epochs=epochs, epoch_rows=epoch_rows, latent_epochs=alone, batch_size=batch_size)
-            if charts > 1 and self.anneal_in == "share":
-                start, end = (min(pair) for pair in zip(self.anneal, _CHARTS_ANNEAL, strict=True))
-                planned = replace(planned, anneal=(start, end))
         every = max(1, planned.whole_epochs // _VALIDATIONS) if self.evaluate_every == "auto" else self.evaluate_every
         patience = max(1, planned.whole_epochs // 5) if self.patience == "auto" else self.patience
         rate = auto_rate(columns) if self.learning_rate == "auto" else self.learning_rate
