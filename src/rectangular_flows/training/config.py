@@ -203,6 +203,8 @@ class TrainingConfig:
         clip: largest norm of the gradient; none: no limit.
         ema: decay of an exponential moving average of the weights, such as 0.999, which is then evaluated and kept.
         volume_fraction: share of each batch whose log-volume is computed; unbiased, and cheaper in proportion.
+        compile: train by torch.compile, which takes half a minute or more first: for long trainings of small networks.
+            Where it cannot follow (conjugate gradients, several charts or processes), training says so and goes on without.
         memory: MiB that a step's graph may take; larger batches are taken in parts whose gradients add up.
         patience: stop after this many epochs without improvement, counted from the end of the annealing; none: train to the
             end; "auto": a fifth of all epochs. The best weights are kept either way.
@@ -244,6 +246,7 @@ class TrainingConfig:
     clip: float | None = None
     ema: float | None = None
     volume_fraction: float = only(1.0, _SHARED)
+    compile: bool = False
     memory: float = 2048.0
     patience: int | Literal["auto"] | None = None
     monitor: str = "objective"

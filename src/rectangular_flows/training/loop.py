@@ -20,6 +20,7 @@ from .atlas import objective_of, settle
 from .average import Average
 from .budget import seconds_of
 from .chooser import VolumeChooser
+from .compiled import compiled
 from .config import TrainingConfig
 from .distributed import PeerError, World
 from .evaluation import Metric, Values, evaluate
@@ -66,6 +67,7 @@ class Loop:
         self.config, self.world, self.metrics, self.facts = config, world, metrics, facts
         weights = tail_weights(flow, train, held_out, config.tail_weight, config.seed)
         self.objective = objective_of(flow, config.volume, config.beta, config.volume_fraction, weights)
+        self.stepped = compiled(self.objective, config.compile, world)
         self.parameters = trained(flow)
         self.optimiser = make_optimiser(flow, config)
         self.average = Average(flow, config.ema)
@@ -213,7 +215,7 @@ class Loop:
         def step() -> None:
             for parameter in self.parameters:
                 parameter.grad = None
-            backward_in_parts(self.objective, parts, 1.0, part, self.world)
+            backward_in_parts(self.stepped, parts, 1.0, part, self.world)
 
         spent = seconds_of(step)
         torch.random.set_rng_state(state)
@@ -247,7 +249,7 @@ class Loop:
                     self.rows_at_once = self._rows_within()
             parts = self._parts(batch)
             seed_everything(mix(self.config.seed, self.progress.step, 0), self.world.device)  # in all processes alike
-            terms = backward_in_parts(self.objective, parts, weight, part, self.world)
+            terms = backward_in_parts(self.stepped, parts, weight, part, self.world)
             norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
             if not bool(torch.isfinite(terms.loss) & torch.isfinite(norm)):
                 raise NonFiniteError(f"the loss is {float(terms.loss):.3g} and its gradient's norm {float(norm):.3g}.")

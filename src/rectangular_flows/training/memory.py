@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..errors import NumericalError
 from .atlas import AtlasObjective
+from .compiled import Compiled
 from .distributed import World
 from .objective import Objective, Part, Place, Terms
 
@@ -52,7 +53,7 @@ def rows_within(objective: Objective | AtlasObjective, rows: Tensor, budget_mib:
 
 
 def backward_in_parts(
-    objective: Objective | AtlasObjective,
+    objective: Objective | AtlasObjective | Compiled,
     parts: Sequence[tuple[Tensor, Place]],
     weight: float,
     part: Part,

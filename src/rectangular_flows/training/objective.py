@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +31,18 @@ class Terms:
     negative_log_likelihood: Tensor
     """With a stochastic volume this is a surrogate, and only its gradient means anything."""
     reconstruction: Tensor
+
+
+class Means(NamedTuple):
+    """Of one batch: what :class:`Terms` are put together from."""
+
+    weighted: Tensor
+    """Squared reconstruction error, with the weights of rows."""
+    error: Tensor
+    volume: Tensor
+    """L, of the rows that have one; NaN without the likelihood."""
+    density: Tensor
+    """log p_h(z); NaN without the likelihood."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +86,14 @@ class Objective(nn.Module):
         self.volume_fraction = volume_fraction
         self.row_weights = row_weights
 
-    def forward(self, x: Tensor, weight: float = 1.0, part: Part = "all", place: Place | None = None) -> Terms:
+    def forward(
+        self,
+        x: Tensor,
+        weight: float = 1.0,
+        part: Part = "all",
+        place: Place | None = None,
+        means: Callable[[Tensor, Place, int], Means] | None = None,
+    ) -> Terms:
         """The objective at data x (user's units).
 
         Of several processes each has some rows of a batch. The terms of all of them add up to those of the batch: which rows
@@ -85,40 +105,55 @@ class Objective(nn.Module):
             part: "all", or one pass of the two-step method: "likelihood" is −w·log p_h(z) with z held fixed, which
                 trains h; "reconstruction" is β‖y − ŷ‖², which trains f̃.
             place: which rows of a batch these are; all of it unless given.
+            means: :meth:`means`, or that in a compiled form.
         """
-        place = place or Place(len(x))
-        y = self.flow.to_model_units(x)
+        place, means = place or Place(len(x)), means or self.means
         if part == "likelihood":
+            y = self.flow.to_model_units(x)
             with torch.no_grad():
                 z = self.flow.in_model_units.encode(y)
             nll = -_mean(self.flow.latent.log_prob(z), place.rows)
             return Terms(weight * nll, nll, nll.new_full((), math.nan))
-        z = self.flow.in_model_units.encode(y)
         if part == "reconstruction" or weight == 0:
-            error = _squared_distance(y, self.flow.in_model_units.decode(z))
-            return Terms(self._penalty(y, error, place), error.new_full((), math.nan), _mean(error, place.rows))
-        with_volume = max(1, math.ceil(self.volume_fraction * place.rows))
+            found = means(x, place, 0)
+            return Terms(self.beta * found.weighted, found.density, found.error)
+        found = means(x, place, max(1, math.ceil(self.volume_fraction * place.rows)))
+        nll = found.volume - found.density
+        return Terms(weight * nll + self.beta * found.weighted, nll, found.error)
+
+    def means(self, x: Tensor, place: Place, with_volume: int) -> Means:
+        """What the objective is put together from; a function without β or w, which change from step to step.
+
+        Args:
+            x: rows, (B, *data_shape).
+            place: which rows of a batch these are.
+            with_volume: of how many of the batch's rows the volume is computed; 0: the reconstruction alone.
+        """
+        y, view = self.flow.to_model_units(x), self.flow.in_model_units
+        z = view.encode(y)
         count, L, parts = place.among(with_volume), z.new_zeros(0), []
         if count:
-            with drawing_for(with_volume, place.first, place.step):
-                y_hat, L = self.volume(self.flow.in_model_units, z[:count])
+            with drawing_for(with_volume, place.first, place.step) if place.step > 1 else nullcontext():
+                y_hat, L = self.volume(view, z[:count])
             parts.append(_squared_distance(y[:count], y_hat))
         if count < len(z):
-            parts.append(_squared_distance(y[count:], self.flow.in_model_units.decode(z[count:])))
+            parts.append(_squared_distance(y[count:], view.decode(z[count:])))
         error = torch.cat(parts)
-        nll = _mean(L, with_volume) - _mean(self.flow.latent.log_prob(z), place.rows)
-        return Terms(weight * nll + self._penalty(y, error, place), nll, _mean(error, place.rows))
+        weighted = error if self.row_weights is None else self.row_weights(y) * error
+        of_errors = _mean(weighted, place.rows), _mean(error, place.rows)
+        if not with_volume:
+            unknown = error.new_full((), math.nan)
+            return Means(*of_errors, unknown, unknown)
+        return Means(*of_errors, _mean(L, with_volume), _mean(self.flow.latent.log_prob(z), place.rows))
 
     def apart(self, x: Tensor, volume: Exact | Stochastic) -> tuple[Tensor, Tensor]:
         """The objective at full weight without its volume, and the volume by itself, batch means both."""
         y = self.flow.to_model_units(x)
         z = self.flow.in_model_units.encode(y)
         y_hat, L = volume(self.flow.in_model_units, z)
-        penalty = self._penalty(y, _squared_distance(y, y_hat), Place(len(x)))
+        error = _squared_distance(y, y_hat)
+        penalty = self.beta * (error if self.row_weights is None else self.row_weights(y) * error).mean()
         return penalty - self.flow.latent.log_prob(z).mean(), L.mean()
-
-    def _penalty(self, y: Tensor, error: Tensor, place: Place) -> Tensor:
-        return self.beta * _mean(error if self.row_weights is None else self.row_weights(y) * error, place.rows)
 
 
 def _mean(values: Tensor, rows: int) -> Tensor:

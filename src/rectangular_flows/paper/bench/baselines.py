@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from zuko.flows.coupling import RealNVP
 
 from ...manifold import Manifold, RectangularFlow
+from ...training.compiled import Compiled
 from ...training.objective import Objective
 from ...training.variance import adam_weights, measure, moved, sizes_of
 from ...volume import Auto, Exact, Stochastic
@@ -85,10 +86,11 @@ class Bench:
         if name == "reconstruction only":
             objective = Objective(flow, Exact(), BETA)
             return lambda: self._step(partial(objective, part="reconstruction"), x)
-        if name == "auto":
+        if name.startswith("auto"):
             choice = self.choice()
             chosen = self._objective(choice.method(), choice.share)
-            return lambda: self._step(chosen, x)
+            call = Compiled(chosen) if name == "auto, compiled" else chosen
+            return lambda: self._step(call, x)
         volumes: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
             "exact": Exact(),
             "exact, in quarters": Exact(),

@@ -49,7 +49,7 @@ def _step(cases: Sequence[str], rounds: int) -> list[Row]:
     for name in cases:
         case, bench = CASES[name], Bench(CASES[name])
         names = [*_OURS, *(() if name == "large" else (*_PUBLISHED, *_OTHERS))]
-        names += ["K = 1, pcg"] if name == "large" else []
+        names += ["K = 1, pcg"] if name == "large" else ["auto, compiled"]
         with threads_for(bench.flow, case.batch):
             found = in_turns(bench.steps(names), rounds)
         chosen = bench.choice()
