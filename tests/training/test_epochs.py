@@ -62,14 +62,15 @@ def test_auto_is_decided_by_the_rows_that_are_trained_on():
 
 @pytest.mark.parametrize(("charts", "most", "rows"), [(1, 4, 10), (3, 4, 30), (3, 2, 20)])
 def test_charts_share_larger_batches(charts, most, rows, monkeypatch):
-    """Each trains on its own rows of a batch alone; the number of steps is the same."""
+    """Each trains on its own rows of a batch alone; the number of steps does not depend on how many share them."""
     monkeypatch.setattr(config_module, "_MOST_FOR_CHARTS", most)
     model = _flow() if charts == 1 else Atlas([_flow() for _ in range(charts)])
     config = TrainingConfig(epochs="auto", batch_size=10, learning_rate=1e-3)
     seen = []
     with pytest.raises(KeyboardInterrupt):
         fit(model, von_mises_circle(133, seed=0), config, on_step=lambda run: _stop(run, seen))
-    assert seen == [-(-200 // -(-120 // rows))]
+    steps = 200 if charts == 1 else 280
+    assert seen == [-(-steps // -(-120 // rows))]
     assert dataclasses.replace(config, epochs=3).for_rows(120, charts=charts).batch_size == 10
 
 
@@ -103,3 +104,14 @@ def test_a_training_has_the_rate_of_its_columns():
     flow = RectangularFlow(flows.RealNVP(128, layers=1, hidden=(2,)), flows.Identity(1))
     run = fit(flow, torch.randn(20, 128), TrainingConfig(epochs=1, learning_rate="auto", scatter=False))
     assert run.config.learning_rate == run.history[-1].learning_rate == 1 / 128
+
+
+@pytest.mark.parametrize(("unit", "expected"), [("share", (0.5, 0.6)), ("epochs", (0.7, 0.84))])
+def test_further_steps_of_charts_have_the_likelihood(unit, expected):
+    """So that the first phase is as long as that of one chart."""
+    config = TrainingConfig(epochs="auto", batch_size=100, anneal=(0.7, 0.84), anneal_in=unit)
+    one, two = (dataclasses.replace(config, batch_size=100 // n).for_rows(10_000, charts=n) for n in (1, 2))
+    assert one.anneal == (0.7, 0.84)
+    assert two.anneal == pytest.approx(expected)
+    assert (one.epochs, two.epochs) == (8, 12)  # 800 and 1,120 steps
+    assert two.for_rows(10_000, charts=2) == two  # decided once

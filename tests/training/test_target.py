@@ -7,12 +7,13 @@ import signal
 import pytest
 import torch
 
-from rectangular_flows import RectangularFlow, TrainingConfig, flows
+from rectangular_flows import Atlas, RectangularFlow, TrainingConfig, flows
 from rectangular_flows.densities import MixtureDensity
 from rectangular_flows.training import fit, loop
 from rectangular_flows.training.evaluation import judged_by
 from rectangular_flows.training.run import Progress
 from rectangular_flows.training.schedule import Plan, annealing, dual_step, likelihood_weight
+from rectangular_flows.training.target import least_beta
 
 SETTINGS = {
     "epochs": 8,
@@ -150,6 +151,7 @@ def test_beta_follows_the_target():
     assert dual_step(config, 10.0, 9.0, 0.1) == pytest.approx(10 * math.exp(0.5))
     assert dual_step(config, 10.0, 0.0, 0.1) == pytest.approx(10 * math.exp(-0.5))
     assert dual_step(config, 10.0, 9.0, None) == 10.0
+    assert dual_step(config, 10.0, 0.0, 0.1, least=8.0) == 8.0
 
 
 def test_judged_by():
@@ -181,3 +183,29 @@ def test_auto_is_a_value_of_these_and_other_words_are_not(name):
     TrainingConfig(**{name: "auto"})
     with pytest.raises(ValueError, match=name):
         TrainingConfig(**{name: "car"})
+
+
+@pytest.mark.parametrize("charts", [1, 2])
+def test_beta_of_charts_does_not_fall_below_that_of_the_noise(charts):
+    """A dual rate as large as this lets β fall far below it where nothing holds it."""
+    rows, other = curve(noise=0.2), curve(seed=50, noise=0.2)
+    model = flow_for(rows) if charts == 1 else Atlas([flow_for(rows, seed) for seed in range(charts)])
+    seen = []
+    settings = SETTINGS | {"dual_rate": 1.0, "epochs": 12}
+    run = fit(
+        model, rows, TrainingConfig(**settings), validation=other, on_step=lambda run: seen.append(run.progress.beta)
+    )
+    after = seen[seen.index(next(beta for beta in seen if beta != 50.0)) :]
+    codimension = 2
+    noise = codimension / (2 * run.progress.target)
+    assert (min(after) >= noise * (1 - 1e-9)) == (charts == 2), (min(after), noise)
+
+
+def test_beta_of_charts_is_free_where_the_error_is_given():
+    model = Atlas([flow_for(curve(), seed) for seed in range(2)])
+    given = TrainingConfig(target_error=0.1)
+    assert least_beta(model, given, 0.1) == 1e-6
+    auto = TrainingConfig(target_error="auto")
+    assert least_beta(model, auto, None) == 1e-6
+    assert least_beta(model, auto, 0.1) == pytest.approx(10.0)
+    assert least_beta(flow_for(curve()), auto, 0.1) == 1e-6

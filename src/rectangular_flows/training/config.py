@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ..volume import Auto, Exact, Stochastic
 
 _MOST_FOR_CHARTS = 4  # times the rows of a step: small charts take next to no more time for them
+_LONGER_FOR_CHARTS = 1.4  # times the steps, those added with the likelihood, by which charts share the rows out
 _AUTO_STEPS, _STEPS_PER_ROOT = (200, 2_400), 8.0  # of epochs = "auto"
 _AUTO_ROWS, _VALIDATIONS = 50_000, 30
 
@@ -179,7 +180,8 @@ class TrainingConfig:
         tail_weight: exponent a of the weight |y|^(2a) of a row in the reconstruction error, by its distance from the
             centre of the data and 1 on average. Above 0 (say 0.5 to 1), rows far out are reconstructed better.
         epochs: passes over the training data (for "two-step", one pass of each kind); "auto" chooses by the number of
-            rows: from 200 steps for few rows to 2,400 for many.
+            rows: from 200 steps for few rows to 2,400 for many; of an atlas 1.4 times as many, those added with the
+            likelihood.
         time: seconds that the fit may take, if epochs is "auto": epochs are then planned from the measured time of a step,
             and recorded, so that resuming or repeating the run with its config.toml gives the same weights.
         latent_epochs: further epochs in which the latent density trains alone on the best manifold so far, with a schedule
@@ -331,17 +333,21 @@ class TrainingConfig:
             [0.01, 0.002]
             >>> [TrainingConfig(epochs="auto").for_rows(n).epochs for n in (1_000, 20_000, 1_000_000)]
             [127, 29, 24]
-            >>> [TrainingConfig(epochs="auto").for_rows(20_000, charts=n).batch_size for n in (1, 2, 6)]
-            [500, 1000, 2000]
+            >>> many = [TrainingConfig(epochs="auto").for_rows(20_000, charts=n) for n in (1, 2, 6)]
+            >>> [(config.batch_size, config.epochs) for config in many]
+            [(500, 29), (1000, 80), (2000, 159)]
         """
         planned = self
         if self.epochs == "auto":
             epoch_rows = self.epoch_rows or (_AUTO_ROWS if rows > _AUTO_ROWS else None)
             batch_size = self.batch_size * min(charts, _MOST_FOR_CHARTS)  # which share them: each trains on its own
             steps = math.ceil(min(rows, epoch_rows or rows) / batch_size)
-            epochs = math.ceil(self._auto_steps(rows) / steps)
+            longer = _LONGER_FOR_CHARTS if charts > 1 else 1.0
+            epochs = math.ceil(longer * self._auto_steps(rows) / steps)
             alone = self.latent_epochs or (0 if self.monitor == "reconstruction" else epochs // 3)
-            planned = replace(self, epochs=epochs, epoch_rows=epoch_rows, latent_epochs=alone, batch_size=batch_size)
+            anneal = self.anneal if self.anneal_in != "share" else (self.anneal[0] / longer, self.anneal[1] / longer)
+            planned = replace(self, epochs=epochs, latent_epochs=alone, anneal=anneal)
+            planned = replace(planned, epoch_rows=epoch_rows, batch_size=batch_size)
         every = max(1, planned.whole_epochs // _VALIDATIONS) if self.evaluate_every == "auto" else self.evaluate_every
         patience = max(1, planned.whole_epochs // 5) if self.patience == "auto" else self.patience
         rate = auto_rate(columns) if self.learning_rate == "auto" else self.learning_rate

@@ -34,7 +34,7 @@ from .schedule import Plan, dual_step
 from .setup import seed_everything
 from .sharing import same_model
 from .signals import GivenUp, Interrupted, StopSignals
-from .target import keeps_the_manifold, set_target
+from .target import keeps_the_manifold, least_beta, set_target
 from .weights import tail_weights
 
 T = TypeVar("T")
@@ -289,7 +289,8 @@ class Loop:
         loss, error = float(terms.loss), float(terms.reconstruction)
         progress.add(loss=loss, error=error, norm=float(norm))
         if not math.isnan(error):  # of a pass without a reconstruction
-            progress.beta = dual_step(config, progress.beta, error, progress.target)
+            least = least_beta(self.flow, config, progress.target)
+            progress.beta = dual_step(config, progress.beta, error, progress.target, least)
 
     # --- after an epoch
 

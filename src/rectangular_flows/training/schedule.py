@@ -64,8 +64,10 @@ def learning_rate(config: TrainingConfig, epoch: float, latent_from: float | Non
     return config.peak_rate * _cosine(1, _END, (progress - _RISE) / (1 - _RISE))
 
 
-def dual_step(config: TrainingConfig, beta: float, reconstruction: float, target: float | None) -> float:
-    r"""β after one step of dual ascent on the constraint E‖x − x̂‖² ≤ κ, κ = ``target``.
+def dual_step(
+    config: TrainingConfig, beta: float, reconstruction: float, target: float | None, least: float = 1e-6
+) -> float:
+    r"""β after one step of dual ascent on the constraint E‖x − x̂‖² ≤ κ, κ = ``target``, and no less than ``least``.
 
     .. math:: \log\beta \leftarrow \log\beta + \eta\,\mathrm{clip}(\|x - \hat x\|^2/\kappa - 1,\ -1,\ 1)
 
@@ -80,7 +82,7 @@ def dual_step(config: TrainingConfig, beta: float, reconstruction: float, target
     if target is None:
         return beta
     violation = max(-1.0, min(1.0, reconstruction / target - 1))
-    return min(max(beta * math.exp(config.dual_rate * violation), 1e-6), 1e9)
+    return min(max(beta * math.exp(config.dual_rate * violation), least), 1e9)
 
 
 def work(config: TrainingConfig, progress: Progress, scatter: bool = False) -> tuple[float, float]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
+from ..atlas import Model
+from .config import TrainingConfig
 from .evaluation import SLACK, judged_by
 from .run import Progress
 
 _TOLERANCE = 1.1  # over what was reached before the likelihood counts
-_LEAST_TARGET, _MOST_BETA = 1e-6, 1e6
+_LEAST_TARGET, _LEAST_BETA, _MOST_BETA = 1e-6, 1e-6, 1e6
 
 
 def keeps_the_manifold(progress: Progress, error: float) -> bool:
@@ -22,4 +24,20 @@ def set_target(progress: Progress, codimension: int) -> None:
     nll, error = progress.start or (math.nan, math.inf)
     progress.target = max(min(_TOLERANCE * progress.least_error, error / SLACK), _LEAST_TARGET)
     progress.best = math.inf if math.isnan(nll) else judged_by(nll, error, progress.target)
-    progress.beta = min(max(codimension / (2 * progress.target), 1.0), _MOST_BETA)
+    progress.beta = beta_of(progress.target, codimension)
+
+
+def beta_of(target: float, codimension: int) -> float:
+    """β as Gaussian noise has it, whose mean squared size in the normal directions is the target."""
+    return min(max(codimension / (2 * target), 1.0), _MOST_BETA)
+
+
+def least_beta(flow: Model, config: TrainingConfig, target: float | None) -> float:
+    """The least that β may fall to.
+
+    Of an atlas, what it started from. Where a smaller β would do for the mean error, charts leave the data at their ends: a
+    few rows in the seams are then far from all of them, and the likelihood of the others pays for it.
+    """
+    if target is None or config.target_error != "auto" or len(flow.charts) == 1:
+        return _LEAST_BETA
+    return beta_of(target, flow.ambient_dim - flow.latent_dim)
