@@ -156,6 +156,16 @@ def test_density_in_the_plane_integrates_to_one():
     assert not torch.allclose(atlas.alone("plain").ambient_log_prob(x), atlas.ambient_log_prob(x))
 
 
+def test_steps_of_the_columns_are_counted_over_all_charts():
+    atlas, x = random_atlas(), torch.randn(300, 2, dtype=torch.float64)
+    seen = []
+    atlas.fit_scatter(x[:200], x[200:], 0, 40, lambda step, steps: seen.append((step, steps)))
+    assert seen[0] == (1, 40)
+    assert [step for step, _ in seen] == sorted(step for step, _ in seen)
+    assert {steps for _, steps in seen} == {40}
+    assert 30 < seen[-1][0] <= 40  # a chart may have stopped early
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_one_chart_is_the_flow(dtype):
     flow = shaken(RectangularFlow(flows.RealNVP(3, layers=2), flows.RealNVP(2, layers=2)), dtype=dtype)

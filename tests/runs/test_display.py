@@ -37,8 +37,8 @@ def training(epoch, step, best=0, latent_from=None, waits=None):
     )
     progress = SimpleNamespace(epoch=epoch, step=step, steps=100, latent_from=latent_from, choice=None)
     config = TrainingConfig(epochs=10, latent_epochs=2, anneal=(5, 6), patience=waits)
-    flow = SimpleNamespace(kind="table")
-    return SimpleNamespace(history=[line], progress=progress, config=config, best_epoch=best, flow=flow)
+    given = {"config": config, "column_steps": 125}
+    return SimpleNamespace(history=[line], progress=progress, best_epoch=best, **given)
 
 
 def test_lines_of_a_run(clock):
@@ -50,20 +50,59 @@ def test_lines_of_a_run(clock):
         shown.on_epoch(training(1, 20))  # not the next one to be shown
         clock.seconds += 5
         shown.on_epoch(training(4, 30, best=2, latent_from=3, waits=7))
-    # 12 epochs cost 42 + 2 · 42 + 0.3 · 17 steps, the density in all columns 70: 200, of which 10 took 5 s
+    # 12 epochs cost 42 + 2 · 42 + 0.3 · 17 steps, the density of the columns 0.8 · 125: 230, of which 10 took 5 s
     first, second = where.file.getvalue().splitlines()
     values = "objective 1.5, nll 1.25, reconstruction 0.005, mine 3"
-    assert first == f"mine: epoch 2/12 · {values} · 2 steps/s · 1 min 30 s left"
+    assert first == f"mine: epoch 2/12 · {values} · 2 steps/s · 1 min 45 s left"
     assert (
         second
-        == f"mine: epoch 5/5, latent density alone · {values} · 2 steps/s · 56 s left · best at 2, stops after 5 more"
+        == f"mine: epoch 5/5, latent density alone · {values} · 2 steps/s · 1 min 11 s left · best at 2, stops after 5 more"
     )
+
+
+def test_what_follows_counts(clock):
+    where = console()
+    with TrainingDisplay(where, "mine", afterwards=7.0) as shown:
+        shown.on_step(training(0, 10))
+        clock.seconds += 5
+        shown.on_epoch(training(1, 20))
+    assert where.file.getvalue().endswith("· 1 min 52 s left\n")
+
+
+def test_lines_of_the_density_of_the_columns(clock):
+    where = console()
+    with TrainingDisplay(where, "mine", afterwards=3.0) as shown:
+        for step in range(1, 101):
+            shown.on_scatter(step, 100)
+            clock.seconds += 0.3
+    of = "mine: density of the columns, step"
+    assert where.file.getvalue().splitlines() == [
+        f"{of} 8 of at most 100 · 31 s left",  # after two seconds, then every ten: 0.3 s for each of 92, and 3 s
+        f"{of} 42 of at most 100 · 20 s left",
+        f"{of} 76 of at most 100 · 10 s left",
+    ]
+
+
+def test_the_bar_of_the_density_of_the_columns(clock):
+    where = console(force_terminal=True)
+    with TrainingDisplay(where, "mine") as shown:
+        for step in range(1, 61):
+            shown.on_scatter(step, 100)
+            clock.seconds += 0.2
+        (task,) = shown._progress.tasks
+        assert (task.completed, task.fields["now"]) == (
+            0.6,
+            "density of the columns, step 60 of at most 100 · 8 s left",
+        )
 
 
 def test_quiet_is_quiet(clock):
     where = console()
     with TrainingDisplay(where, "mine", quiet=True) as shown:
         shown.on_epoch(training(1, 20))
+        shown.on_scatter(1, 10)
+        clock.seconds += 60
+        shown.on_scatter(2, 10)
     assert where.file.getvalue() == ""
 
 

@@ -305,3 +305,16 @@ def test_wrong_shapes_and_bad_rows_are_told():
         fit(make_flow(), data()[0], TrainingConfig(device="abacus"))
     with pytest.raises(ValueError, match="no parameters"):
         fit(RectangularFlow(flows.Identity(2), flows.Identity(1)), data()[0])
+
+
+def test_steps_of_the_density_of_the_columns_are_told():
+    rows = torch.randn(600, 3, generator=torch.Generator().manual_seed(0))
+    seen = []
+    flow = RectangularFlow(flows.RealNVP(3, layers=1, hidden=(8,)), flows.RealNVP(2, layers=1, hidden=(8,)))
+    config = TrainingConfig(epochs=3, batch_size=100)
+    run = fit(flow, rows, config, on_scatter=lambda step, steps: seen.append((step, steps)))
+    planned = round(1.2 * 3 * 6)  # of 540 rows
+    assert run.column_steps == planned
+    assert seen == [(step, planned) for step in range(1, planned + 1)]
+    run = fit(flow, rows[:200], config, on_scatter=lambda *_: pytest.fail("no such density of so few rows"))
+    assert run.column_steps == 0

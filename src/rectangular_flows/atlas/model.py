@@ -12,7 +12,7 @@ density in R^D has no such condition: it is a mixture of densities in R^D, and i
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -265,7 +265,14 @@ class Atlas(Charts, Described, nn.Module):
         return all(chart.can_scatter for chart in self.charts)
 
     @torch.no_grad()
-    def fit_scatter(self, train: Tensor, held_out: Tensor, seed: int = 0, steps: int = 0) -> None:
+    def fit_scatter(
+        self,
+        train: Tensor,
+        held_out: Tensor,
+        seed: int = 0,
+        steps: int = 0,
+        on_step: Callable[[int, int], None] | None = None,
+    ) -> None:
         """Fit the density of rows around every chart: of those rows that it is responsible for, each drawn by its shares.
 
         Args:
@@ -273,13 +280,22 @@ class Atlas(Charts, Described, nn.Module):
             held_out: others, (M, *data_shape), M ≥ 1.
             seed: of the draws and of all that is fitted.
             steps: as of a flow; charts share them by their weights.
+            on_step: as of a flow.
         """
+        before = 0
         draw = torch.Generator().manual_seed(seed)
         sides = [torch.multinomial(self.responsibilities(x).cpu(), 1, generator=draw)[:, 0] for x in (train, held_out)]
         for k, chart in enumerate(self.charts):
             own, judged = train[sides[0].to(train.device) == k], held_out[sides[1].to(held_out.device) == k]
             own = own if len(own) > 1 else train
-            chart.fit_scatter(own, judged if len(judged) else own, seed, round(steps * len(own) / len(train)))
+            share = round(steps * len(own) / len(train))
+
+            def watch(step: int, _: int, before: int = before) -> None:
+                if on_step is not None:
+                    on_step(min(before + step, steps), steps)
+
+            chart.fit_scatter(own, judged if len(judged) else own, seed, share, watch)
+            before += share
 
     def ambient_log_prob(self, x: Tensor, *, batch_size: int | None = None, smooth: bool = False) -> Tensor:
         r"""Log-density of x itself in R^D, log Σ_k π_k p_k(x), with the scatter of every chart, (B,), float64.

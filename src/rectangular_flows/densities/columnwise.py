@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -196,7 +197,15 @@ class ColumnwiseDensity(Density):
     # --- training
 
     @torch.no_grad()
-    def train_on(self, rows: Tensor, held_out: Tensor, steps: int, seed: int = 0, least: float = -math.inf) -> None:
+    def train_on(
+        self,
+        rows: Tensor,
+        held_out: Tensor,
+        steps: int,
+        seed: int = 0,
+        least: float = -math.inf,
+        on_step: Callable[[int, int], None] | None = None,
+    ) -> None:
         """Maximum likelihood by Adam on averaged weights; ends with those that were best on the rows held out.
 
         Args:
@@ -205,6 +214,7 @@ class ColumnwiseDensity(Density):
             steps: the most; it stops early where the rows held out get no better.
             seed: of batches and dropout.
             least: mean log-density of the rows held out that a third of the steps must reach, or it is given up.
+            on_step: called after every step with its number and ``steps``.
         """
         parameters: list[Tensor] = [p.requires_grad_() for p in self.parameters()]
         optimiser = EagerAdam(parameters, _RATE)
@@ -228,6 +238,8 @@ class ColumnwiseDensity(Density):
                 keep = min(_DECAY, (1 + step) / (10 + step))
                 for mean, parameter in zip(average, parameters, strict=True):
                     mean.lerp_(parameter, 1 - keep)
+                if on_step is not None:
+                    on_step(step, steps)
                 if step % every and step < steps:
                     continue
                 current = [p.detach().clone() for p in parameters]

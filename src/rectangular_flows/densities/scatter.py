@@ -14,7 +14,7 @@ Reference for the pool: Smyth & Wolpert, Linearly combining density estimators v
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -98,6 +98,7 @@ class Scatter(Described, nn.Module):
         like: Scatter | None = None,
         steps: int = 0,
         space: str | None = None,
+        on_step: Callable[[int, int], None] | None = None,
     ) -> Scatter:
         """From the coordinates of rows, the weights from those of rows held out.
 
@@ -110,6 +111,7 @@ class Scatter(Described, nn.Module):
                 variance, weights.
             steps: of training for the part of columns; 0: without it.
             space: of w, if some of its coordinates are angles.
+            on_step: called after every step with its number and ``steps``.
         """
         space = space if like is None else like.space
         train, held_out = train[train.finite()], held_out[held_out.finite()]  # a flow may overflow far out
@@ -136,7 +138,7 @@ class Scatter(Described, nn.Module):
         scatter.high.copy_(high + span)
         if columns is not None:
             known = float(scatter.parts(held_out, columns=False).mean(dim=0).max())
-            columns.train_on(train.y.float(), held_out.y.float(), steps, seed, least=known - _HOPELESS)
+            columns.train_on(train.y.float(), held_out.y.float(), steps, seed, known - _HOPELESS, on_step)
             scatter.columns = columns
         if like is not None:
             scatter.weights.copy_(like.weights)

@@ -162,6 +162,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
                 validation=validation if len(validation) > 1 else train,
                 on_step=display.on_step,
                 on_epoch=display.on_epoch,
+                on_scatter=display.on_scatter,
             )
         self.flow_, self.data_frame_ = flow, is_frame(X)
         self.history_ = [line.flat() for line in run.history]

@@ -9,7 +9,7 @@ Reference: Caterini et al., Rectangular Flows for Manifold Learning, arXiv:2106.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from math import prod
 
 import torch
@@ -206,7 +206,14 @@ class RectangularFlow(Manifold, Described, nn.Module):
         )
 
     @torch.no_grad()
-    def fit_scatter(self, train: Tensor, held_out: Tensor, seed: int = 0, steps: int = 0) -> None:
+    def fit_scatter(
+        self,
+        train: Tensor,
+        held_out: Tensor,
+        seed: int = 0,
+        steps: int = 0,
+        on_step: Callable[[int, int], None] | None = None,
+    ) -> None:
         """Fit the density of rows around the manifold, which stays as it is; see :class:`~.densities.Scatter`.
 
         Args:
@@ -214,6 +221,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
             held_out: others, (M, *data_shape), M ≥ 1.
             seed: of its mixtures.
             steps: of training for a part that takes the columns one after another, which many rows allow; 0: without it.
+            on_step: called after every one of these steps with its number and ``steps``.
 
         Raises:
             ValueError: f̃ has layers that cannot be inverted.
@@ -229,7 +237,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
         """
         at, judged = self.coordinates(train), self.coordinates(held_out)
         size = given(self)
-        found = Scatter.fitted(at, judged, size, seed, steps=steps, space=ambient_space(self))
+        found = Scatter.fitted(at, judged, size, seed, steps=steps, space=ambient_space(self), on_step=on_step)
         if len(held_out) < FEW_HELD_OUT and found.columns is None:  # all rows count, once the choices are made
             found = Scatter.fitted(Coordinates.cat([at, judged]), judged, size, seed, like=found)
         self.set_scatter(found.to(self.device, self.dtype))

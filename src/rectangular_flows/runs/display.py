@@ -19,6 +19,7 @@ from ..training.schedule import work
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_WITHOUT_A_BAR = 2.0
 _LINES = 8  # at least, for a run, without a terminal
+AFTERWARDS = 2.0  # seconds that the calibration, the verdict and the files of a fit take
 
 
 class PlainConsole(Console):
@@ -89,15 +90,19 @@ class TrainingDisplay(_Bar):
         console: to print to.
         name: of the run.
         quiet: show nothing.
+        afterwards: seconds of what follows the fit.
     """
 
-    def __init__(self, console: Console, name: str, quiet: bool = False):
+    def __init__(self, console: Console, name: str, quiet: bool = False, afterwards: float = 0.0):
         super().__init__(console, name, console.is_terminal and not quiet, "starting")
         self._quiet, self._shown, self._line = quiet, self._started, self._started
         self._first_step: int | None = None
         self._first_work = 0.0
         self._next_epoch = 0
         self._told = quiet
+        self._afterwards = afterwards
+        self._columns_from: float | None = None
+        self._pause = _SECONDS_WITHOUT_A_BAR
 
     def on_step(self, run: Run) -> None:
         """After a step; draws ten times a second at most."""
@@ -121,6 +126,21 @@ class TrainingDisplay(_Bar):
             self._line, self._next_epoch = now, epoch + max(1, epochs // _LINES)
             self._print(self._text(run, now))
 
+    def on_scatter(self, step: int, steps: int) -> None:
+        """After a step of the density of the columns, which may stop early."""
+        now = time.perf_counter()
+        if self._columns_from is None:
+            self._columns_from = self._line = self._shown = now
+            return
+        left = (now - self._columns_from) * (steps - step) / max(step - 1, 1) + self._afterwards
+        text = f"density of the columns, step {step} of at most {steps} · {duration(left)} left"
+        if self._live and now - self._shown >= 0.1:
+            self._shown = now
+            self._draw(step / steps, text)
+        elif not (self._live or self._quiet) and now - self._line >= self._pause:
+            self._line, self._pause = now, _SECONDS_BETWEEN_LINES
+            self._print(text)
+
     def _text(self, run: Run, now: float) -> str:
         progress, patience = run.progress, run.config.waits
         steps = progress.step - (self._first_step or 0)
@@ -129,8 +149,8 @@ class TrainingDisplay(_Bar):
         parts = [f"epoch {min(progress.epoch + 1, _epochs(run))}/{_epochs(run)}{alone}"]
         parts += [describe(run.history[-1])] if run.history else []
         if steps > 0:
-            done, whole = work(run.config, progress, run.config.scatter and run.flow.kind == "table")
-            left = (now - self._started) * (whole - done) / max(done - self._first_work, 1e-9)
+            done, whole = work(run.config, progress, run.column_steps)
+            left = (now - self._started) * (whole - done) / max(done - self._first_work, 1e-9) + self._afterwards
             parts += [f"{rate:.3g} steps/s", f"{duration(left)} left"]
         if run.best_epoch:
             waited = progress.epoch - run.best_epoch

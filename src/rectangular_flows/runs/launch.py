@@ -18,7 +18,7 @@ from ..training.distributed import World
 from ..training.setup import threads_for
 from ..training.sharing import same_model
 from .build import build_flow, without_reconstruction
-from .display import TrainingDisplay, say
+from .display import AFTERWARDS, TrainingDisplay, say
 from .prepared import Prepared, prepare, some_rows
 from .saved import SavedRun
 from .shared import open_once
@@ -51,7 +51,10 @@ def run_settings(
         flow, settings = same_model(world, flow), _same_settings(world, settings)
         make_writer = _tensorboard() if tensorboard else None
         writer: Any = None
-        with TrainingDisplay(console, name, quiet) as display, threads_for(flow, settings.training.batch_size):
+        with (
+            TrainingDisplay(console, name, quiet, AFTERWARDS) as display,
+            threads_for(flow, settings.training.batch_size),
+        ):
 
             def on_epoch(run: Run) -> None:
                 nonlocal writer
@@ -72,6 +75,7 @@ def run_settings(
                 overwrite=overwrite,
                 on_step=display.on_step,
                 on_epoch=on_epoch,
+                on_scatter=display.on_scatter,
                 settings=_with_periods(with_full_paths(settings), data).flat(),
                 facts=_facts(settings, data),
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ def fit(
     metrics: Mapping[str, Metric] | None = None,
     on_step: Watcher | None = None,
     on_epoch: Watcher | None = None,
+    on_scatter: Callable[[int, int], None] | None = None,
     settings: Mapping[str, Any] | None = None,
     facts: Mapping[str, Any] | None = None,
 ) -> Run:
@@ -53,6 +54,7 @@ def fit(
         metrics: more to compute at each validation, name → function of the flow and the validation rows.
         on_step: called with the run after every step.
         on_epoch: called with the run after every validation; ``run.history[-1]`` is the new line.
+        on_scatter: called while the density of the columns trains, last of all, with its steps so far and in all.
         settings: more for ``config.toml`` (what made the model and the data).
         facts: more for ``model.json``, such as column names.
 
@@ -99,7 +101,7 @@ def fit(
             loop = Loop(flow, train, held_out, config, world, *parts)
         try:
             loop.open(record, resume, overwrite)
-            run = loop.run_to_the_end(on_step, on_epoch)
+            run = loop.run_to_the_end(on_step, on_epoch, on_scatter)
         finally:
             loop.close()
         del loop

@@ -29,7 +29,7 @@ from .memory import backward_in_parts, rows_within
 from .objective import Objective, Place, Terms
 from .optimisers import make_optimiser, trained
 from .run import Progress, Run
-from .scatter import fit_scatter
+from .scatter import column_steps, fit_scatter
 from .schedule import Plan, dual_step
 from .setup import seed_everything
 from .sharing import same_model
@@ -80,6 +80,8 @@ class Loop:
             self.chooser = VolumeChooser(config.volume, self.objective, rows, config.seed, world)
         self.progress = self.run.progress
         self.progress.steps = self.plan.steps(self.progress)
+        if config.scatter:
+            self.run.column_steps = column_steps(flow, len(train), self.progress.steps)
         self.rows_at_once = self._rows_within()
         self.folder = None if out is None else RunFolder(out, writes=world.first)
         self.signals = StopSignals(enabled=self.folder is not None, patient=world.size > 1)
@@ -117,7 +119,9 @@ class Loop:
         if self.folder is not None:
             self.folder.close()
 
-    def run_to_the_end(self, on_step: Watcher | None, on_epoch: Watcher | None) -> Run:
+    def run_to_the_end(
+        self, on_step: Watcher | None, on_epoch: Watcher | None, on_scatter: Callable[[int, int], None] | None = None
+    ) -> Run:
         """Train until the run is finished, or until a signal comes."""
         progress = self.progress
         with self.signals:
@@ -146,7 +150,7 @@ class Loop:
         if not self.plan.latent_trains and any(chart.latent.state_dict() for chart in self.flow.charts):
             self._initialise_latent()  # what it takes from data it takes from where the manifold is in the end
         settle(self.flow, self.train, self.held_out, self.config.seed)
-        self._fit_scatter()
+        self._fit_scatter(on_scatter)
         self.flow.set_nearest(self.config.nearest)
         if self.folder is not None:
             self.folder.finish(self.run, self.facts)
@@ -353,11 +357,12 @@ class Loop:
             self.folder.save(self.run, self.facts, self.optimiser, self.average)
         self.saved = time.perf_counter()
 
-    def _fit_scatter(self) -> None:
+    def _fit_scatter(self, on_scatter: Callable[[int, int], None] | None) -> None:
         """The density of rows around the manifold, which is a function of the flow: resuming a finished run repairs it."""
         if self.config.scatter:
             if self.world.first:
-                fit_scatter(self.flow, self.train, self.held_out, self.config.seed, self.plan.steps(Progress(1.0)))
+                steps = self.plan.steps(Progress(1.0))
+                fit_scatter(self.flow, self.train, self.held_out, self.config.seed, steps, on_scatter)
             same_model(self.world, self.flow).train()
 
     def _failure(self, error: NumericalError) -> NonFiniteError:

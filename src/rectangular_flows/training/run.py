@@ -158,6 +158,7 @@ class Run:
     seconds: float = 0.0
     folder: Path | None = None
     progress: Progress = field(default_factory=lambda: Progress(1.0), repr=False)
+    column_steps: int = field(default=0, repr=False)
     best_weights: dict[str, Tensor] = field(default_factory=dict, repr=False)
 
     def use_best(self) -> bool:
