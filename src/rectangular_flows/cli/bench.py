@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-_CASES = ("circle", "power", "gas", "hepmass", "miniboone", "large", "mnist", "cifar10")
+_TABLES = ("circle", "power", "gas", "hepmass", "miniboone")
+_IMAGES = ("mnist", "cifar10")
 _GROUPS = {
     "step": "one training step: auto, exact, probes, as published, and what one might take instead",
     "density": "exact log-volumes without a gradient",
@@ -23,16 +24,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     volume = what.add_parser(
         "volume", help="one training step, exact and stochastic log-volume, against the published one"
     )
-    cases = [name for name in _CASES if name != "large"]
-    volume.add_argument(
-        "--cases", nargs="+", choices=cases, default=list(_CASES[:5]), metavar="CASE", help="%(choices)s"
-    )
+    cases = [*_TABLES, *_IMAGES]
+    volume.add_argument("--cases", nargs="+", choices=cases, default=list(_TABLES), metavar="CASE", help="%(choices)s")
     volume.add_argument("--repeats", type=int, default=5, help="rounds, both sides interleaved (default: %(default)s)")
     volume.add_argument("--no-memory", action="store_true", help="skip the memory measurement in child processes")
     volume.add_argument("-o", "--output", type=Path, help="also write the numbers to this JSON file")
     for name, text in {**_GROUPS, "all": "all of these"}.items():
         group = what.add_parser(name, help=text)
-        group.add_argument("--cases", nargs="+", choices=_CASES[:6], metavar="CASE", help="%(choices)s")
+        group.add_argument(
+            "--cases",
+            nargs="+",
+            choices=(*_TABLES, "large", "image-fast", *_IMAGES),
+            metavar="CASE",
+            help="%(choices)s",
+        )
         group.add_argument(
             "--rounds", type=int, default=5, help="steps of each kind, taking turns (default: %(default)s)"
         )

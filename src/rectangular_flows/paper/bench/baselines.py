@@ -33,6 +33,7 @@ def structured(case: Case, rows: int, seed: int = 0) -> Tensor:
     mixed = torch.sin(z @ torch.randn(case.d, case.D, generator=generator) / math.sqrt(case.d) * 1.5)
     x = mixed + 0.1 * torch.randn(rows, case.D, generator=generator)
     x = (x - x.mean(dim=0)) / x.std(dim=0)
+    x = x.sigmoid() if case.preset and case.image else x  # pixels
     return x.view(rows, *case.image) if case.image else x
 
 

@@ -25,9 +25,13 @@ class Case:
     latent_hidden: tuple[int, ...] | None = (32, 32)
     image: tuple[int, int, int] | None = None
     probes: tuple[int, ...] = (1, 10)
+    preset: str | None = None
+    """Whose networks it has, in place of the paper's."""
 
     def flow(self) -> RectangularFlow:
         """The flow with fresh weights."""
+        if self.preset is not None:
+            return _of_preset(self)
 
         def paper_flow(features: int, layers: int, hidden: tuple[int, ...]) -> flows.RealNVP:
             return flows.RealNVP(features, layers, hidden, activation="tanh", scale="exp", zero_init=False)
@@ -53,6 +57,17 @@ class Case:
         return self.rows(probes) * width * (passes + 2)
 
 
+def _of_preset(case: Case) -> RectangularFlow:
+    from ...atlas import one_chart
+    from ...runs.build import build_flow
+    from ...settings import FitSettings, read_preset
+
+    settings = FitSettings.from_flat({}, read_preset(str(case.preset)))
+    generator = torch.Generator().manual_seed(1)
+    rows = torch.rand(2_000, *(case.image or (case.D,)), generator=generator)
+    return one_chart(build_flow(settings.model, rows, 0))
+
+
 CASES = {
     "circle": Case(2, 1, 1000, hidden=(10, 10), layers=5, latent_hidden=None),
     "power": Case(6, 3, 5000),
@@ -61,6 +76,7 @@ CASES = {
     "miniboone": Case(43, 21, 400),
     # images take minutes, and some 10 GiB as published: only if named
     "mnist": Case(784, 20, 10, latent_hidden=(32,) * 4, image=(1, 28, 28), probes=(1, 4)),
+    "image-fast": Case(784, 20, 250, image=(1, 28, 28), preset="image-fast"),
     "large": Case(1024, 512, 64, hidden=(128, 128), layers=4, latent_hidden=None),
     "cifar10": Case(3072, 20, 4, latent_hidden=(32,) * 4, image=(3, 32, 32), probes=(1, 4)),
 }

@@ -28,6 +28,11 @@ Row = dict[str, Any]
 TABLES = ("circle", "power", "gas", "hepmass", "miniboone")
 _OURS = ("reconstruction only", "auto", "exact", "K = 1", "K = min(10, d)")
 _PUBLISHED = ("published, exact", "published, K = 1")
+_WITH = {
+    "large": ("K = 1, pcg",),
+    "image-fast": _PUBLISHED,
+    "mnist": ("published, exact",),
+}  # where others take minutes
 _OTHERS = ("jacfwd and slogdet", "square zuko flow", "free-form surrogate", "bare products")
 
 
@@ -48,8 +53,7 @@ def _step(cases: Sequence[str], rounds: int) -> list[Row]:
     rows: list[Row] = []
     for name in cases:
         case, bench = CASES[name], Bench(CASES[name])
-        names = [*_OURS, *(() if name == "large" else (*_PUBLISHED, *_OTHERS))]
-        names += ["K = 1, pcg"] if name == "large" else ["auto, compiled"]
+        names = [*_OURS, *_WITH.get(name, (*_PUBLISHED, *_OTHERS, "auto, compiled"))]
         with threads_for(bench.flow, case.batch):
             found = in_turns(bench.steps(names), rounds)
         chosen = bench.choice()
