@@ -52,4 +52,6 @@ def test_help_names_every_group_and_case(capsys):
         with pytest.raises(SystemExit):
             main(["bench", *words])
     said = "".join(capsys.readouterr().out.split())  # names with a hyphen are broken across lines
-    assert all(name in said for name in (*command._GROUPS, *command._TABLES, *command._IMAGES, "large", "image-fast", "CASE"))
+    assert all(
+        name in said for name in (*command._GROUPS, *command._TABLES, *command._IMAGES, "large", "image-fast", "CASE")
+    )

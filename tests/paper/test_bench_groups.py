@@ -69,7 +69,7 @@ def test_steps_take_turns(monkeypatch):
 def test_every_step_runs_and_changes_no_weights():
     it = Bench(TINY, steps=1)
     before = [p.clone() for p in it.flow.parameters()]
-    names = [*groups._OURS, *groups._PUBLISHED, *groups._OTHERS, "K = 1, pcg", "exact, in quarters"]
+    names = [*groups._OURS, *groups._PUBLISHED, *groups._OTHERS, "K = 1, pcg", "exact, whole batch"]
     for step in it.steps(names).values():
         step()
     assert all(torch.equal(a, b) for a, b in zip(before, it.flow.parameters(), strict=True))

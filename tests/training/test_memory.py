@@ -2,10 +2,15 @@ import gc
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+import rectangular_flows as rnf
+from rectangular_flows import TrainingConfig
 from rectangular_flows.data import von_mises_circle
 from rectangular_flows.training import Objective
-from rectangular_flows.training.memory import rows_within, saved_bytes
+from rectangular_flows.training.distributed import World
+from rectangular_flows.training.memory import RowsAtOnce, even_parts, rows_within, saved_bytes
 from rectangular_flows.volume import Exact
 
 from .test_loop import make_flow
@@ -34,3 +39,47 @@ def test_measuring_keeps_nothing():
 def tensors():
     gc.collect()
     return sum(type(one) in (torch.Tensor, torch.nn.Parameter) for one in gc.get_objects())
+
+
+def test_automatic_memory_is_that_of_the_device_and_the_charts():
+    auto, given = TrainingConfig(), TrainingConfig(memory=33.0)
+    assert auto.memory_on("cpu") < auto.memory_on("cpu", charts=3) < auto.memory_on("cuda")
+    assert auto.memory_on("cpu", charts=3) == 3 * auto.memory_on("cpu")
+    assert auto.memory_on("cpu", charts=1000) == auto.memory_on("cuda")
+    assert {given.memory_on(device, 2) for device in ("cpu", "cuda")} == {33.0}
+    with pytest.raises(ValueError, match="memory"):
+        TrainingConfig(memory="much")
+
+
+def test_each_kind_of_step_has_rows_of_its_own():
+    """A step without the likelihood keeps less, and so does one with the volume of few rows."""
+    objective = Objective(make_flow(), Exact(), 50.0)
+    at_once = RowsAtOnce(objective, von_mises_circle(500, seed=0), torch.zeros(1), 1.0, World())
+    all_rows, alone = at_once("all", 1.0), at_once("all", 0.0)
+    assert all_rows < alone
+    assert at_once("reconstruction", 1.0) == alone
+    objective.volume_fraction = 0.05
+    assert at_once("all", 0.5) == all_rows  # as measured before
+    at_once.forget()
+    assert all_rows < at_once("all", 1.0) < alone
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 500), st.integers(1, 600))
+def test_parts_are_few_and_even(rows, most):
+    sizes = [len(part) for part in even_parts(torch.arange(rows), most)]
+    assert max(sizes) <= most
+    assert len(sizes) == -(-rows // most)
+    assert torch.equal(torch.cat(even_parts(torch.arange(rows), most)), torch.arange(rows))
+
+
+def test_a_run_takes_its_batches_in_parts(monkeypatch):
+    monkeypatch.setattr("rectangular_flows.training.config._CPU_MEMORY", 0.2)
+    seen = []
+    real = Objective.forward
+    monkeypatch.setattr(Objective, "forward", lambda self, x, *more: seen.append(len(x)) or real(self, x, *more))
+    config = {"epochs": 1, "batch_size": 100, "scatter": False}
+    rnf.fit(make_flow(), von_mises_circle(200, seed=0), TrainingConfig(**config), validation=von_mises_circle(9, seed=1))
+    steps = [rows for rows in seen if rows != 9]
+    assert max(steps[2:]) < 100  # after two measurements
+    assert sum(steps[2:]) == 200

@@ -25,8 +25,8 @@ from .config import TrainingConfig
 from .distributed import PeerError, World
 from .evaluation import Metric, Values, evaluate
 from .folder import RunFolder
-from .memory import backward_in_parts, rows_within
-from .objective import Objective, Place, Terms
+from .memory import RowsAtOnce, backward_in_parts, even_parts
+from .objective import Objective, Part, Place, Terms
 from .optimisers import make_optimiser, trained
 from .run import Progress, Run
 from .scatter import column_steps, fit_scatter
@@ -82,7 +82,8 @@ class Loop:
         self.progress.steps = self.plan.steps(self.progress)
         if config.scatter:
             self.run.column_steps = column_steps(flow, len(train), self.progress.steps)
-        self.rows_at_once = self._rows_within()
+        budget = config.memory_on(held_out.device.type, len(flow.charts))
+        self.rows_at_once = RowsAtOnce(self.objective, train, held_out, budget, world)
         self.folder = None if out is None else RunFolder(out, writes=world.first)
         self.signals = StopSignals(enabled=self.folder is not None, patient=world.size > 1)
         self.started = self.saved = time.perf_counter()
@@ -110,7 +111,6 @@ class Loop:
             self._begin_latent_alone()
         if self.chooser is not None:
             self.chooser.restore(progress)
-            self.rows_at_once = self._rows_within()
         self.started -= progress.seconds
         self.folder.resume(self.run.history, finished=bool(progress.finished))
 
@@ -200,12 +200,6 @@ class Loop:
 
     # --- a step
 
-    def _rows_within(self) -> int:
-        """Rows to take at once within the memory, of all processes together."""
-        first = take(self.train, slice(8), self.held_out.device, self.held_out.dtype)
-        found = rows_within(self.objective, first, self.config.memory, self.plan.passes(self.progress)[-1])
-        return int(self.world.agree(found))
-
     def seconds_per_step(self) -> float:
         """Measured, without a change to the weights."""
         batch = torch.arange(min(self.config.batch_size, len(self.train)))
@@ -214,7 +208,7 @@ class Loop:
         if self.chooser is not None:
             whole = take(self.train, batch, self.held_out.device, self.held_out.dtype)
             self.chooser.step(self.progress, whole, self.optimiser)
-        parts = self._parts(batch)
+        parts = self._parts(batch, part, 1.0)
 
         def step() -> None:
             for parameter in self.parameters:
@@ -225,9 +219,9 @@ class Loop:
         torch.random.set_rng_state(state)
         return self.world.agree(spent)
 
-    def _parts(self, batch: Tensor) -> list[tuple[Tensor, Place]]:
+    def _parts(self, batch: Tensor, kind: Part, weight: float) -> list[tuple[Tensor, Place]]:
         """A batch in parts that fit the memory, the same for any number of processes: the rows of this one in each."""
-        parts, world = batch.split(self.rows_at_once), self.world
+        parts, world = even_parts(batch, self.rows_at_once(kind, weight)), self.world
         own = [world.share(part) for part in parts]
         x = take(self.train, torch.cat(own), self.held_out.device, self.held_out.dtype)
         places = [Place(len(part), world.rank, world.size) for part in parts]
@@ -250,8 +244,8 @@ class Loop:
             if counts and self.chooser is not None and self.chooser.looks(self.progress):
                 whole = take(self.train, batch, self.held_out.device, self.held_out.dtype)  # all processes choose alike
                 if self.chooser.step(self.progress, whole, self.optimiser):
-                    self.rows_at_once = self._rows_within()
-            parts = self._parts(batch)
+                    self.rows_at_once.forget()
+            parts = self._parts(batch, part, weight)
             seed_everything(mix(self.config.seed, self.progress.step, 0), self.world.device)  # in all processes alike
             terms = backward_in_parts(self.stepped, parts, weight, part, self.world)
             norm = nn.utils.get_total_norm([p.grad for p in self.parameters if p.grad is not None])
@@ -282,8 +276,7 @@ class Loop:
     def _step(self, terms: Terms, norm: Tensor) -> None:
         progress, config = self.progress, self.config
         if self.chooser is not None and self.chooser.after_step(progress):
-            # before the weights change: another process may be lost here
-            self.rows_at_once = self._rows_within()
+            self.rows_at_once.forget()
         if config.clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, config.clip, norm)
         for group in self.optimiser.param_groups:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 
+from ..data.rows import Rows, take
 from ..errors import NumericalError
 from .atlas import AtlasObjective
 from .compiled import Compiled
@@ -14,10 +17,11 @@ from .distributed import World
 from .objective import Objective, Part, Place, Terms
 
 _MOST_ROWS = 2.0**62
+_FEW = 64  # rows to measure on: bundles of fewer are computed otherwise, and the share with a volume has to show
 _SLACK = 2.0  # what a backward pass needs beside the saved tensors
 
 
-def saved_bytes(objective: Objective | AtlasObjective, rows: Tensor, part: Part = "all") -> int:
+def saved_bytes(objective: Objective | AtlasObjective, rows: Tensor, part: Part = "all", weight: float = 1.0) -> int:
     """Bytes that the graph of the objective keeps for the backward pass, parameters not counted."""
     parameters = {p.untyped_storage().data_ptr() for p in objective.parameters()}
     kept: dict[int, int] = {}
@@ -29,7 +33,7 @@ def saved_bytes(objective: Objective | AtlasObjective, rows: Tensor, part: Part 
         return tensor.detach()  # an output that its own node keeps would be a circle which nothing ever collects
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-        terms = objective(rows, 1.0, part)
+        terms = objective(rows, weight, part)
         return sum(kept.values()) if terms.loss.requires_grad else 0
 
 
@@ -40,16 +44,70 @@ def _guessed_bytes(objective: Objective | AtlasObjective, rows: Tensor) -> float
     return 6.0 * rows.element_size() * (2 + tangents) * sum(layer.activation_size for layer in layers)
 
 
-def rows_within(objective: Objective | AtlasObjective, rows: Tensor, budget_mib: float, part: Part = "all") -> int:
-    """The most rows whose graph fits the budget, at least one; measured on one row, and on a few where these fit."""
-    budget, few = budget_mib * 2**20 / _SLACK, rows[:8]
+def rows_within(
+    objective: Objective | AtlasObjective, rows: Tensor, budget_mib: float, part: Part = "all", weight: float = 1.0
+) -> int:
+    """The most rows whose graph fits the budget, at least one; measured on one row, and on a few where they fit.
+
+    Args:
+        objective: of the run.
+        rows: those that may be measured on.
+        budget_mib: for the graph, and what the backward pass needs beside it.
+        part: of the objective.
+        weight: of the likelihood; without it there is no volume.
+    """
+    budget = budget_mib * 2**20 / _SLACK
     try:
-        each: float = saved_bytes(objective, rows[:1], part)
-        if len(few) * each <= budget:  # measuring has to keep to the budget as well
-            each = saved_bytes(objective, few, part) / len(few)
+        each: float = saved_bytes(objective, rows[:1], part, weight)
+        fitting = rows[: int(min(_FEW, budget / max(each, 1)))]  # measuring has to keep to the budget as well
+        if len(fitting) > 1:
+            each = saved_bytes(objective, fitting, part, weight) / len(fitting)
     except RuntimeError:  # layers that are linearised by torch.func forbid such hooks
-        each = _guessed_bytes(objective, few)
+        each = _guessed_bytes(objective, rows)
     return max(1, int(min(budget / each, _MOST_ROWS))) if each else len(rows)
+
+
+class RowsAtOnce:
+    """How many rows of a batch each kind of step takes at once; measured when it is first asked for.
+
+    Args:
+        objective: of the run.
+        rows: of the run; the first are measured on.
+        like: a tensor of the dtype and on the device of a step.
+        budget_mib: that a step's graph may take.
+        world: the processes of the run, which agree.
+    """
+
+    def __init__(
+        self, objective: Objective | AtlasObjective, rows: Rows, like: Tensor, budget_mib: float, world: World
+    ):
+        self._objective, self._budget, self._world = objective, budget_mib, world
+        self._take = partial(take, rows, slice(_FEW), like.device, like.dtype)
+        self._known: dict[tuple[Part, bool], int] = {}
+
+    def __call__(self, part: Part, weight: float) -> int:
+        """Rows of all processes together, for steps with this part of the objective and weight of the likelihood."""
+        kind = part, weight > 0
+        if kind not in self._known:
+            found = rows_within(self._objective, self._take(), self._budget, part, weight)
+            self._known[kind] = int(self._world.agree(found))
+        return self._known[kind]
+
+    def forget(self) -> None:
+        """Measure again: the volume is another one."""
+        self._known.clear()
+
+
+def even_parts(batch: Tensor, most: int) -> tuple[Tensor, ...]:
+    """A batch in as few parts as have at most so many rows each, all of nearly one size.
+
+    Example:
+        >>> [len(part) for part in even_parts(torch.arange(10), 4)]
+        [4, 4, 2]
+        >>> [len(part) for part in even_parts(torch.arange(9), 8)]
+        [5, 4]
+    """
+    return batch.split(math.ceil(len(batch) / math.ceil(len(batch) / most)))
 
 
 def backward_in_parts(

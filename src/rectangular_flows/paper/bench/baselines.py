@@ -13,7 +13,9 @@ from zuko.flows.coupling import RealNVP
 
 from ...manifold import Manifold, RectangularFlow
 from ...training.compiled import Compiled
-from ...training.objective import Objective
+from ...training.config import TrainingConfig
+from ...training.memory import rows_within
+from ...training.objective import Objective, Part
 from ...training.variance import adam_weights, measure, moved, sizes_of
 from ...volume import Auto, Exact, Stochastic
 from ...volume.auto import Choice
@@ -76,7 +78,7 @@ class Bench:
         return {name: self.step(name) for name in names}
 
     def step(self, name: str) -> Step:
-        """One training step: forward, backward, clipping, Adam at rate 0."""
+        """One training step: forward, backward, clipping, Adam at rate 0; ours in the parts that training takes."""
         flow, x, K = self.flow, self.x, min(10, self.case.d)
         if name == "bare products":
             return make_products(flow, len(x))
@@ -85,16 +87,18 @@ class Bench:
         if name == "free-form surrogate":
             return _free_form_step(self.case, flow, x)
         if name == "reconstruction only":
-            objective = Objective(flow, Exact(), BETA)
-            return lambda: self._step(partial(objective, part="reconstruction"), x)
+            objective = self._objective(Exact())
+            parts = self._parts(objective, "reconstruction")
+            return lambda: self._step(partial(objective, part="reconstruction"), x, parts)
         if name.startswith("auto"):
             choice = self.choice()
             chosen = self._objective(choice.method(), choice.share)
             call = Compiled(chosen) if name == "auto, compiled" else chosen
-            return lambda: self._step(call, x)
+            parts = self._parts(chosen)
+            return lambda: self._step(call, x, parts)
         volumes: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
             "exact": Exact(),
-            "exact, in quarters": Exact(),
+            "exact, whole batch": Exact(),
             "K = 1": Stochastic(1),
             "K = min(10, d)": Stochastic(K),
             "K = 1, pcg": Stochastic(1, solver="pcg"),
@@ -104,7 +108,13 @@ class Bench:
             "jacfwd and slogdet": naive,
         }
         objective = self._objective(volumes[name])
-        return lambda: self._step(objective, x, 4 if name.endswith("quarters") else 1)
+        parts = self._parts(objective) if isinstance(objective.volume, (Exact, Stochastic)) else 1
+        parts = 1 if name.endswith("whole batch") else parts
+        return lambda: self._step(objective, x, parts)
+
+    def _parts(self, objective: Objective, part: Part = "all") -> int:
+        """In how many parts training takes a batch."""
+        return math.ceil(len(self.x) / rows_within(objective, self.x, TrainingConfig().memory_on("cpu"), part))
 
     def _objective(self, volume: Callable[..., tuple[Tensor, Tensor]], share: float = 1.0) -> Objective:
         return Objective(self.flow, volume, BETA, share)  # type: ignore[arg-type]

@@ -97,16 +97,16 @@ def _density(cases: Sequence[str], rounds: int) -> list[Row]:
 def _memory(cases: Sequence[str], rounds: int) -> list[Row]:
     rows: list[Row] = []
     for name in cases:
-        methods = ("published, exact", "exact", "exact, in quarters", "auto", "K = 1", "reconstruction only")
+        methods = ("published, exact", "exact", "exact, whole batch", "auto", "K = 1", "reconstruction only")
         used = {method: memory_of(name, method) for method in methods}
         bench = Bench(CASES[name], steps=1)
-        found = in_turns(bench.steps(["exact", "exact, in quarters"]), rounds)
+        found = in_turns(bench.steps(["exact", "exact, whole batch"]), rounds)
         for method, mib in used.items():
             theirs = used["published, exact"]
             share = mib / theirs if mib is not None and theirs else None
             times = found.get(method)
-            over = None if times is None else times.over(found["exact"])
-            rows.append({"case": name, "method": method, "mib": mib, "of_published": share, "time_over_exact": over})
+            over = None if times is None else times.over(found["exact, whole batch"])
+            rows.append({"case": name, "method": method, "mib": mib, "of_published": share, "time_over_whole": over})
     return rows
 
 
