@@ -28,6 +28,10 @@ class NoNearestPointWarning(UserWarning):
     """Points lie where no point of a closed latent space is the nearest: their coordinates mean nothing."""
 
 
+class PrecisionWarning(UserWarning):
+    """Rows were computed again because a lower precision would not do for them: it saves less time than it might."""
+
+
 class RoundTripWarning(UserWarning):
     """The left inverse does not invert the map to working precision: coordinates and densities are off by that much."""
 

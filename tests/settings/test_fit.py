@@ -79,6 +79,11 @@ REFUSED = {
         "volume = exact or auto; volume is for method = ml; this run has method = two-step. Leave it out, or add "
         "--method ml --volume exact",
     ),
+    "tangent_dtype": (
+        {"method": "two-step"},
+        "bfloat16",
+        "volume = exact, stochastic or auto; volume is for method = ml; this run has method = two-step",
+    ),
     "probes": (
         {"volume": "exact"},
         7,

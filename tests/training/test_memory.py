@@ -79,7 +79,9 @@ def test_a_run_takes_its_batches_in_parts(monkeypatch):
     real = Objective.forward
     monkeypatch.setattr(Objective, "forward", lambda self, x, *more: seen.append(len(x)) or real(self, x, *more))
     config = {"epochs": 1, "batch_size": 100, "scatter": False}
-    rnf.fit(make_flow(), von_mises_circle(200, seed=0), TrainingConfig(**config), validation=von_mises_circle(9, seed=1))
+    rnf.fit(
+        make_flow(), von_mises_circle(200, seed=0), TrainingConfig(**config), validation=von_mises_circle(9, seed=1)
+    )
     steps = [rows for rows in seen if rows != 9]
     assert max(steps[2:]) < 100  # after two measurements
     assert sum(steps[2:]) == 200

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from .description import Described
 from .injection import TangentMap, fold
-from .tangents import tangent_mlp
+from .tangents import dtype_inside, tangent_mlp
 
 
 class Network(Described, nn.Module, ABC):
@@ -143,11 +143,12 @@ class _Residual(Network):
         y, last_slope = with_slope(x)
 
         def tangent_map(tangents: Tensor) -> Tensor:
-            tangents = tangent(self.first, tangents)
+            inside = dtype_inside(tangents, self.activation_size)
+            t = tangent(self.first, tangents.to(inside))
             for (first, second), (slope_in, slope_out) in zip(self._pairs(), slopes, strict=True):
-                inner = tangent(first, tangents * slope_in.unsqueeze(1)) * slope_out.unsqueeze(1)
-                tangents = tangents + tangent(second, inner)
-            return tangent(self.last, tangents * last_slope.unsqueeze(1))
+                inner = tangent(first, t * slope_in.to(inside).unsqueeze(1)) * slope_out.to(inside).unsqueeze(1)
+                t = t + tangent(second, inner)
+            return tangent(self.last, t * last_slope.to(inside).unsqueeze(1)).to(tangents.dtype)
 
         return self.last(y), tangent_map
 
@@ -189,7 +190,7 @@ class ResidualMLP(_Residual):
 
     @staticmethod
     def tangent(layer: nn.Module, tangents: Tensor) -> Tensor:
-        return F.linear(tangents, layer.weight)  # type: ignore[arg-type]
+        return F.linear(tangents, layer.weight.to(tangents.dtype))  # type: ignore[arg-type]
 
 
 class ResidualConvNet(_Residual):
@@ -234,7 +235,8 @@ class ResidualConvNet(_Residual):
 
     @staticmethod
     def tangent(layer: nn.Module, tangents: Tensor) -> Tensor:
-        return fold(lambda t: F.conv2d(t, layer.weight, padding=layer.padding), tangents)  # type: ignore[call-overload]
+        weight = layer.weight.to(tangents.dtype)
+        return fold(lambda t: F.conv2d(t, weight, padding=layer.padding), tangents)  # type: ignore[call-overload]
 
     def forward(self, x: Tensor) -> Tensor:
         return self.scale * torch.tanh(super().forward(x)) + self.bias

@@ -151,7 +151,8 @@ def objective_of(
     """The training objective of a flow or of an atlas."""
     if isinstance(flow, Atlas):
         if isinstance(volume, Auto):  # which measures flows of one chart
-            volume, volume_fraction = Exact(codimension=volume.codimension), _AUTO_FRACTION
+            exact = Exact(codimension=volume.codimension, tangent_dtype=volume.tangent_dtype)
+            volume, volume_fraction = exact, _AUTO_FRACTION
         return AtlasObjective(flow, volume, beta, volume_fraction, row_weights)
     return Objective(flow, volume, beta, volume_fraction, row_weights)
 

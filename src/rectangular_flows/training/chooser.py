@@ -82,7 +82,7 @@ class VolumeChooser:
         return True
 
     def _use(self, choice: Choice) -> None:
-        self.objective.volume = choice.method(self.auto.codimension)
+        self.objective.volume = choice.method(self.auto.codimension, self.auto.tangent_dtype)
         self.objective.volume_fraction = choice.share
 
     def _has_moved(self, known: dict[str, Any], step: int, x: Tensor) -> bool:

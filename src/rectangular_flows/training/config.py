@@ -34,10 +34,13 @@ class ExactVolume:
         bundle_size: tangents carried at a time, to bound memory; none: all.
         codimension: whether to use a cheaper identity for manifolds with almost as many dimensions as the data: "auto",
             "always" or "never".
+        tangent_dtype: "bfloat16" carries the tangents through the networks in that precision, faster on processors with
+            instructions for it; rows where that would not do are computed again. none: in that of the flow.
     """
 
     bundle_size: int | None = None
     codimension: Literal["auto", "always", "never"] = "auto"
+    tangent_dtype: Literal["bfloat16"] | None = None
 
 
 @dataclass(frozen=True)
@@ -78,11 +81,13 @@ class StochasticVolume:
         distribution: how the probes are drawn: "orthonormal", "gaussian" (as published) or "rademacher".
         solver: how the linear equations are solved: "direct", "cg" (conjugate gradients, as published), "pcg"
             (preconditioned conjugate gradients) or "roulette" (conjugate gradients that stop at random, without a bias).
+        tangent_dtype: as for the exact log-volume.
     """
 
     probes: int = 1
     distribution: Literal["orthonormal", "gaussian", "rademacher"] = "orthonormal"
     solver: Chosen = choice(SOLVERS, "direct")
+    tangent_dtype: Literal["bfloat16"] | None = None
 
 
 @dataclass(frozen=True)
@@ -92,10 +97,12 @@ class AutoVolume:
     Args:
         volume_variance: most that the variance of a batch's gradient may be, over that of the exact one on all rows.
         codimension: as for the exact log-volume.
+        tangent_dtype: likewise.
     """
 
     volume_variance: float = 1.05
     codimension: Literal["auto", "always", "never"] = "auto"
+    tangent_dtype: Literal["bfloat16"] | None = None
 
 
 VOLUMES: dict[str, type] = {"exact": ExactVolume, "stochastic": StochasticVolume, "auto": AutoVolume}
@@ -107,15 +114,17 @@ def build_volume(chosen: Chosen) -> Auto | Exact | Stochastic:
 
     settings = chosen.settings
     if isinstance(settings, AutoVolume):
-        return Auto(settings.volume_variance, settings.codimension)
+        return Auto(settings.volume_variance, settings.codimension, settings.tangent_dtype)
     if isinstance(settings, ExactVolume):
-        return Exact(settings.bundle_size, settings.codimension)
+        return Exact(settings.bundle_size, settings.codimension, settings.tangent_dtype)
+    low = settings.tangent_dtype
     name, solver = settings.solver
     if isinstance(solver, RouletteIterations):
         roulette = RouletteCG(*(getattr(solver, f.name) for f in fields(solver)))
-        return Stochastic(settings.probes, settings.distribution, roulette)
-    limits = (solver.tolerance, solver.max_iterations) if isinstance(solver, Iterations) else ()
-    return Stochastic(settings.probes, settings.distribution, name, *limits)
+        return Stochastic(settings.probes, settings.distribution, roulette, tangent_dtype=low)
+    limits = (solver.tolerance, solver.max_iterations) if isinstance(solver, Iterations) else None
+    tol, max_iter = limits or (None, None)
+    return Stochastic(settings.probes, settings.distribution, name, tol, max_iter, tangent_dtype=low)
 
 
 def describe_volume(volume: Any) -> Chosen:
@@ -124,9 +133,9 @@ def describe_volume(volume: Any) -> Chosen:
     from ..volume.solvers import solver_name
 
     if isinstance(volume, Auto):
-        return Chosen("auto", AutoVolume(volume.variance, volume.codimension))
+        return Chosen("auto", AutoVolume(volume.variance, volume.codimension, volume.tangent_dtype))
     if isinstance(volume, Exact):
-        return Chosen("exact", ExactVolume(volume.bundle_size, volume.codimension))
+        return Chosen("exact", ExactVolume(volume.bundle_size, volume.codimension, volume.tangent_dtype))
     if isinstance(volume, Stochastic):
         name: str = solver_name(volume.solver)
         kind = SOLVERS.get(name, Nothing)
@@ -134,7 +143,8 @@ def describe_volume(volume: Any) -> Chosen:
         if isinstance(volume.solver, RouletteCG):
             limits = (*limits, volume.solver.least, volume.solver.keep)
         solver = Chosen(name, kind(*limits) if issubclass(kind, Iterations) else kind())
-        return Chosen("stochastic", StochasticVolume(volume.probes, volume.distribution, solver))
+        plain = StochasticVolume(volume.probes, volume.distribution, solver, volume.tangent_dtype)
+        return Chosen("stochastic", plain)
     return Chosen(type(volume).__name__, Nothing())
 
 
@@ -290,6 +300,10 @@ class TrainingConfig:
                 raise ValueError(f"expected {name} ≥ 0; got {getattr(self, name)}")
         if not self.checkpoint_every >= 0:  # may be infinite: never
             raise ValueError(f"expected checkpoint_every ≥ 0; got {self.checkpoint_every}")
+        if self.compile and getattr(self.volume, "tangent_dtype", None) is not None:
+            raise ValueError(
+                "compile and tangent_dtype do not go together: the compiler does not see the lower precision"
+            )
         if self.tail_weight > 10:  # it would leave the row that is farthest out alone, where nothing overflows
             raise ValueError(f"expected tail_weight of at most 10; got {self.tail_weight}")
         if not 0 <= self.anneal[0] <= self.anneal[1] < math.inf:

@@ -24,6 +24,7 @@ from torch import Tensor
 from ..flows.injection import Injection
 from .bundle import HasLayers
 from .exact import Exact
+from .precision import TangentDtype
 from .solvers import PCG, Direct
 from .stochastic import Stochastic
 
@@ -77,11 +78,14 @@ class Choice:
     cost: float = math.nan
     """Of a step over that of one without the volume, counted."""
 
-    def method(self, codimension: Literal["auto", "always", "never"] = "auto") -> Exact | Stochastic:
+    def method(
+        self, codimension: Literal["auto", "always", "never"] = "auto", tangent_dtype: TangentDtype = None
+    ) -> Exact | Stochastic:
         """The method itself."""
         if not self.probes:
-            return Exact(codimension=codimension)
-        return Stochastic(self.probes, solver=Direct() if self.solver == "direct" else budgeted())
+            return Exact(codimension=codimension, tangent_dtype=tangent_dtype)
+        solver = Direct() if self.solver == "direct" else budgeted()
+        return Stochastic(self.probes, solver=solver, tangent_dtype=tangent_dtype)
 
     def numbers(self) -> dict[str, float]:
         """For the history of a run."""
@@ -116,6 +120,7 @@ class Auto:
     Args:
         variance: most that the variance of a batch's gradient may be, over that of the exact one on all rows.
         codimension: of the exact method; see :class:`Exact`.
+        tangent_dtype: of both; see there.
 
     Example:
         >>> spread = Spread(gradient=1.0, volume=0.002)
@@ -125,11 +130,12 @@ class Auto:
 
     variance: float = 1.05
     codimension: Literal["auto", "always", "never"] = "auto"
+    tangent_dtype: TangentDtype = None
 
     def __post_init__(self) -> None:
         if not 1 < self.variance < math.inf:
             raise ValueError(f"expected variance > 1; got {self.variance}")
-        Exact(codimension=self.codimension)
+        Exact(codimension=self.codimension, tangent_dtype=self.tangent_dtype)
 
     def __call__(self, flow: HasLayers | Injection, z: Tensor) -> tuple[Tensor, Tensor]:
         """(f(z), ½ log det J(z)ᵀJ(z)) for z of shape (B, d), exactly."""

@@ -5,7 +5,7 @@ Reference: the paper's Algorithm 2 (exact method), with the tangents bundled ins
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import torch
@@ -16,6 +16,7 @@ from ..flows.injection import Injection, forward_through, linearize_through, pus
 from ..flows.local_chart import local_chart
 from .bundle import HasLayers, basis, core_and_tail, log_volume
 from .codimension import codimension_log_volume, codimension_of
+from .precision import TangentDtype, check_tangent_dtype, guarded_factors, in_precision, rounded
 
 _NORMAL = 6  # tangents that take as long as a normal: its two passes are backward through tangents of the inverse
 
@@ -32,6 +33,9 @@ class Exact:
         codimension: whether to use the codimension identity, which costs D − d products instead of d: "auto" where it
             applies, 6 (D − d) ≤ d, D − d ≤ ``bundle_size``, and no layer saturates (a logit layer's inverse is inaccurate
             next to 0 and 1); "always" (an error where it does not apply), or "never".
+        tangent_dtype: "bfloat16" carries the tangents through the networks in that precision, for training on processors
+            and GPUs that have instructions for it; rows with a badly conditioned Jacobian are computed again without it.
+            The codimension identity keeps its precision.
 
     Example:
         >>> import torch
@@ -44,12 +48,15 @@ class Exact:
 
     bundle_size: int | None = None
     codimension: Literal["auto", "always", "never"] = "auto"
+    tangent_dtype: TangentDtype = None
+    _reported: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.bundle_size is not None and self.bundle_size < 1:
             raise ValueError(f"expected bundle_size ≥ 1 or None; got {self.bundle_size}")
         if self.codimension not in ("auto", "always", "never"):
             raise ValueError(f"expected codimension 'auto', 'always' or 'never'; got {self.codimension!r}")
+        check_tangent_dtype(self.tangent_dtype)
 
     def __call__(self, flow: HasLayers | Injection, z: Tensor) -> tuple[Tensor, Tensor]:
         """(f(z), ½ log det J(z)ᵀJ(z)) for z of shape (B, d)."""
@@ -61,7 +68,7 @@ class Exact:
             x, L = codimension_log_volume(core, z)
         else:
             x, tangents = self._tangents(core, z)
-            L = log_volume(tangents.flatten(2))
+            _, (L, _, _) = guarded_factors(core, z, tangents.flatten(2), self.tangent_dtype, self._reported)
         return forward_through(tail, x), L
 
     def _use_codimension(self, core: list[Injection], d: int) -> bool:
@@ -83,8 +90,10 @@ class Exact:
         d = z.shape[-1]
         size = self.bundle_size or d
         if size >= d:
-            return push_through(core, z, basis(z))
+            with in_precision(self.tangent_dtype):
+                return push_through(core, z, basis(z))
         x, tangent_map = linearize_through(core, z)
+        tangent_map = rounded(tangent_map, self.tangent_dtype)
         groups = []
         for start in range(0, d, size):
             group = basis(z, start, start + size)

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from ..errors import NotConvergedWarning, in_transform, warn
 from ..flows.injection import Injection, TangentMap, linearize_inverse_through, linearize_through
-from .bundle import basis, factorise, transpose
+from .bundle import basis, transpose
 from .conjugate_gradient import Solution, conjugate_gradient
+from .precision import TangentDtype, check_tangent_dtype, guarded_factors, rounded
 
 
 class Solver(Protocol):
@@ -41,14 +42,24 @@ class Solver(Protocol):
 
 @dataclass(frozen=True)
 class Direct:
-    """An explicit J from d tangents without a graph, factorised: best for small d, up to a few hundred."""
+    """An explicit J from d tangents without a graph, factorised: best for small d, up to a few hundred.
+
+    Args:
+        tangent_dtype: as of :class:`~.exact.Exact`.
+    """
+
+    tangent_dtype: TangentDtype = None
+    _reported: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_tangent_dtype(self.tangent_dtype)
 
     def __call__(
         self, core: list[Injection], z: Tensor, x: Tensor, tangent_map: TangentMap, probes: Tensor
     ) -> tuple[Tensor, None]:
         """Wε; see :class:`Solver`."""
-        jacobian = tangent_map(basis(z))
-        _, Q, R = factorise(jacobian.flatten(2))
+        jacobian = rounded(tangent_map, self.tangent_dtype)(basis(z))
+        _, (_, Q, R) = guarded_factors(core, z, jacobian.flatten(2), self.tangent_dtype, self._reported)
         coordinates = torch.linalg.solve_triangular(R.mT, probes.mT.to(R.dtype), upper=False)
         return (Q @ coordinates).mT.to(z.dtype).unflatten(2, jacobian.shape[2:]), None
 

@@ -21,7 +21,8 @@ from ..densities.base import draw_normal
 from ..flows.injection import Injection, forward_through, linearize_through
 from ..flows.local_chart import local_chart
 from .bundle import HasLayers, check_jacobian, core_and_tail
-from .solvers import Solver, as_solver
+from .precision import TangentDtype, check_tangent_dtype, rounded
+from .solvers import Direct, Solver, as_solver
 
 Distribution = Literal["orthonormal", "gaussian", "rademacher"]
 
@@ -42,6 +43,8 @@ class Stochastic:
         tol: shorthand for the ``tol`` of a solver given by name.
         max_iter: shorthand for the ``max_iter`` of a solver given by name.
         generator: source of the probes; torch's own unless given.
+        tangent_dtype: as of :class:`~.exact.Exact`, for the tangents that carry the gradient and those of the direct
+            solver; conjugate gradients need their precision.
 
     Example:
         >>> import torch
@@ -57,6 +60,7 @@ class Stochastic:
     tol: InitVar[float | None] = None
     max_iter: InitVar[int | None] = None
     generator: torch.Generator | None = None
+    tangent_dtype: TangentDtype = None
 
     def __post_init__(self, tol: float | None, max_iter: int | None) -> None:
         if self.probes < 1:
@@ -65,7 +69,11 @@ class Stochastic:
             raise ValueError(
                 f"expected a distribution among {', '.join(get_args(Distribution))}; got {self.distribution!r}"
             )
-        object.__setattr__(self, "solver", as_solver(self.solver, tol=tol, max_iter=max_iter))
+        check_tangent_dtype(self.tangent_dtype)
+        solver = as_solver(self.solver, tol=tol, max_iter=max_iter)
+        if isinstance(solver, Direct) and self.tangent_dtype is not None:
+            solver = Direct(self.tangent_dtype)
+        object.__setattr__(self, "solver", solver)
 
     def __call__(self, flow: HasLayers | Injection, z: Tensor) -> tuple[Tensor, Tensor]:
         """(f(z), a surrogate whose gradient estimates that of L) for z of shape (B, d)."""
@@ -76,7 +84,7 @@ class Stochastic:
         x, tangent_map = linearize_through(core, z)
         count = min(self.probes, z.shape[1]) if self.distribution == "orthonormal" else self.probes
         probes = draw_probes(z, count, self.distribution, self.generator)
-        pushed = tangent_map(probes)
+        pushed = rounded(tangent_map, self.tangent_dtype)(probes)
         check_jacobian(pushed)
         with torch.no_grad():
             weighted, _ = as_solver(self.solver)(core, z, x, tangent_map, probes)

@@ -1,0 +1,93 @@
+"""Tangents in a lower precision, where the Jacobian is well conditioned; elsewhere they are computed again.
+
+What is rounded is the inside of the networks, where the products are. The primal, what enters and leaves a network, the
+factorisation and every density keep their precision. The error of the gradient grows with the condition number of J. Rows
+where the triangular factor says that it is large are therefore computed again without rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from ..errors import PrecisionWarning, in_transform, warn
+from ..flows.injection import Injection, TangentMap, push_through
+from ..flows.tangents import tangents_in
+from .bundle import basis, factorise
+
+TangentDtype = Literal["bfloat16"] | None
+
+_MOST_CONDITION = 10.0  # up to there, errors of the gradient of about one in a hundred were measured
+
+
+def check_tangent_dtype(name: TangentDtype) -> None:
+    """Raise a ValueError for a precision that there is not."""
+    if name not in (None, "bfloat16"):
+        raise ValueError(f"expected tangent_dtype 'bfloat16' or None; got {name!r}")
+
+
+def in_precision(name: TangentDtype) -> AbstractContextManager[None]:
+    """A context in which networks carry tangents in that precision; torch.compile sees none."""
+    return nullcontext() if name is None or torch.compiler.is_compiling() else tangents_in(torch.bfloat16)
+
+
+def rounded(tangent_map: TangentMap, name: TangentDtype) -> TangentMap:
+    """The tangent map with its networks in that precision, whenever it is called; itself for None."""
+    if name is None:
+        return tangent_map
+
+    def low(tangents: Tensor) -> Tensor:
+        with in_precision(name):
+            return tangent_map(tangents)
+
+    return low
+
+
+def guarded_factors(
+    core: Sequence[Injection], z: Tensor, tangents: Tensor, name: TangentDtype, reported: dict[str, float]
+) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """(J as a bundle, its (L, Q, R)), with the rows computed again where a lower precision would not do.
+
+    Args:
+        core: the links of f whose volume is taken.
+        z: points, (B, d).
+        tangents: all d of them, in that precision, (B, d, D).
+        name: of the precision; None: nothing is looked at.
+        reported: what was warned of so far; kept by the caller.
+    """
+    factors = factorise(tangents)
+    if name is None or in_transform(tangents):
+        return tangents, factors
+    bad = torch.nonzero(~(_condition(factors[2].detach()) <= _MOST_CONDITION)).flatten()
+    if not len(bad):
+        return tangents, factors
+    _report(len(bad), len(z), name, reported)
+    again = push_through(core, z[bad], basis(z[bad]))[1].flatten(2)
+    tangents = tangents.index_copy(0, bad, again)
+    return tangents, factorise(tangents)
+
+
+def _condition(R: Tensor) -> Tensor:
+    """‖R‖‖R⁻¹‖/d in Frobenius norms, (B,): by how much an error in J grows in J(JᵀJ)⁻¹, relatively; 1 for orthogonal J."""
+    eye = torch.eye(R.shape[-1], dtype=R.dtype, device=R.device).expand_as(R)
+    inverse = torch.linalg.solve_triangular(R, eye, upper=True)
+    return torch.linalg.matrix_norm(R) * torch.linalg.matrix_norm(inverse) / R.shape[-1]
+
+
+def _report(bad: int, rows: int, name: str, reported: dict[str, float]) -> None:
+    """Warn the first time, and again where it becomes half of the rows."""
+    share = bad / rows
+    level = 1.0 if share < 0.5 else 2.0
+    if reported.get("level", 0.0) >= level:
+        return
+    reported["level"] = level
+    advice = "they cost more than without it" if level == 1 else "it saves no time here: leave tangent_dtype out"
+    warn(
+        PrecisionWarning,
+        f"{bad} of {rows} rows have Jacobians too badly conditioned for tangents in {name}; theirs are computed again "
+        f"without rounding, so that the gradient stays right, but {advice}.",
+    )
