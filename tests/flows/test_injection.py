@@ -36,6 +36,15 @@ def test_round_trip(name, dtype, tolerance, batch):
         torch.testing.assert_close(layer.inverse(x), z, rtol=0, atol=tolerance)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_bundle_that_is_the_same_for_all_rows(name):
+    """A basis is expanded over the rows, not copied: layers may carry it once, and must give what a copy gives."""
+    layer = shaken(LAYERS[name](), dtype=torch.float64)
+    z = points(layer, 4, 0, torch.float64)
+    bundle = torch.randn(1, 3, *layer.in_shape, dtype=torch.float64).expand(4, 3, *layer.in_shape)
+    torch.testing.assert_close(layer.push(z, bundle), layer.push(z, bundle.clone()), rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", SQUARE)
 def test_log_det_against_autograd(name):
     layer = shaken(LAYERS[name]())

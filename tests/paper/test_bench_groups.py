@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from rectangular_flows.paper.bench import baselines, groups, rounds
+from rectangular_flows.paper.bench import groups, rounds
 from rectangular_flows.paper.bench.baselines import Bench, naive, structured
 from rectangular_flows.paper.bench.cases import CASES, Case
 from rectangular_flows.paper.bench.counting import count, counting
@@ -14,13 +14,12 @@ from rectangular_flows.paper.bench.run import bench, draw, page
 from rectangular_flows.paper.published import published_exact
 from rectangular_flows.volume import Exact, Stochastic
 
-TINY = Case(6, 3, 12, hidden=(8, 8), layers=2, latent_hidden=(4,))
+TINY = Case(6, 3, 12, hidden=(8, 8), layers=2, latent_hidden=(4,), warm=1)
 
 
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch):
     monkeypatch.setitem(CASES, "power", TINY)
-    monkeypatch.setattr(baselines, "_WARM_STEPS", 1)
 
 
 @pytest.mark.parametrize(

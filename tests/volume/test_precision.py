@@ -1,6 +1,7 @@
 """Tangents in bfloat16: how near their gradients come, and what is computed again."""
 
 import warnings
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -9,11 +10,17 @@ from rectangular_flows import RectangularFlow, TrainingConfig, fit, flows
 from rectangular_flows.errors import PrecisionWarning
 from rectangular_flows.flows import tangents
 from rectangular_flows.flows.tangents import tangents_in
-from rectangular_flows.volume import CG, PCG, Auto, Direct, Exact, Stochastic
+from rectangular_flows.volume import CG, PCG, Auto, Direct, Exact, Stochastic, precision
 from rectangular_flows.volume.auto import Choice
 from rectangular_flows.volume.precision import _condition, guarded_factors
 
 D, d, ROWS = 20, 10, 128
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    """On any processor."""
+    monkeypatch.setattr(precision, "_slow_here", lambda: False)
 
 
 def make_flow(scale=1.0, seed=0, columns=D, **options):
@@ -173,6 +180,27 @@ def test_training_with_it(volume):
     flow = RectangularFlow(flows.RealNVP(12, 4, (128,)), flows.RealNVP(3, 1))
     run = fit(flow, rows, low_config)
     assert all(torch.isfinite(p).all() for p in run.flow.parameters())
+
+
+@pytest.mark.parametrize(
+    ("architecture", "instructions", "slow"),
+    [
+        ("x86_64", {}, True),
+        ("x86_64", {"avx512_bf16": True}, False),
+        ("x86_64", {"amx_bf16": True}, False),
+        ("arm", {}, False),
+    ],
+)
+def test_processors_without_instructions_for_it_do_without(monkeypatch, architecture, instructions, slow):
+    monkeypatch.undo()
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"architecture": architecture, **instructions})
+    precision._slow_here.cache_clear()
+    flow, z = make_flow(), torch.randn(ROWS, d)
+    expected = pytest.warns(PrecisionWarning, match="no instructions for bfloat16") if slow else nullcontext()
+    with expected:
+        error = off(flow, low(), Exact(codimension="never"), z)
+    assert (error < 1e-5) == slow
+    precision._slow_here.cache_clear()
 
 
 def test_what_it_is_not():

@@ -86,8 +86,14 @@ class Pad(Injection):
         """The same of a bundle of tangents, (B, K, *shape) → (B, K, D − d)."""
         return self._gather(tangents, 2, dropped=True)
 
+    def _push(self, tangents: Tensor) -> Tensor:
+        if len(tangents) > 1 and tangents.stride(0) == 0:  # the same for all rows, as a basis is: spread once
+            once = self._spread(tangents[:1], 2)
+            return once.expand(len(tangents), *once.shape[1:])
+        return self._spread(tangents, 2)
+
     def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
-        return self.forward(z), lambda tangents: self._spread(tangents, 2)
+        return self.forward(z), self._push
 
     def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
         return self.inverse(x), lambda tangents: self._gather(tangents, 2)

@@ -90,7 +90,7 @@ class Exact:
         d = z.shape[-1]
         size = self.bundle_size or d
         if size >= d:
-            with in_precision(self.tangent_dtype):
+            with in_precision(self.tangent_dtype, z.device):
                 return push_through(core, z, basis(z))
         x, tangent_map = linearize_through(core, z)
         tangent_map = rounded(tangent_map, self.tangent_dtype)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
+from functools import cache
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -30,9 +31,27 @@ def check_tangent_dtype(name: TangentDtype) -> None:
         raise ValueError(f"expected tangent_dtype 'bfloat16' or None; got {name!r}")
 
 
-def in_precision(name: TangentDtype) -> AbstractContextManager[None]:
-    """A context in which networks carry tangents in that precision; torch.compile sees none."""
-    return nullcontext() if name is None or torch.compiler.is_compiling() else tangents_in(torch.bfloat16)
+def in_precision(name: TangentDtype, device: torch.device) -> AbstractContextManager[None]:
+    """A context in which networks carry tangents in that precision, where the device is quick at it.
+
+    torch.compile sees none.
+    """
+    if name is None or torch.compiler.is_compiling() or (device.type == "cpu" and _slow_here()):
+        return nullcontext()
+    return tangents_in(torch.bfloat16)
+
+
+@cache
+def _slow_here() -> bool:
+    """Whether this processor has no instructions for bfloat16: products are then twenty times slower, not faster."""
+    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    slow = known.get("architecture") == "x86_64" and not (known.get("avx512_bf16") or known.get("amx_bf16"))
+    if slow:
+        warn(
+            PrecisionWarning,
+            "this processor has no instructions for bfloat16, which would make tangents slower: tangent_dtype is left out",
+        )
+    return slow
 
 
 def rounded(tangent_map: TangentMap, name: TangentDtype) -> TangentMap:
@@ -41,7 +60,7 @@ def rounded(tangent_map: TangentMap, name: TangentDtype) -> TangentMap:
         return tangent_map
 
     def low(tangents: Tensor) -> Tensor:
-        with in_precision(name):
+        with in_precision(name, tangents.device):
             return tangent_map(tangents)
 
     return low

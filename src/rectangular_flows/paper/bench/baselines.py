@@ -25,7 +25,7 @@ from .rounds import Step
 from .steps import make_products
 
 BETA = 50.0
-_WARM_ROWS, _WARM_STEPS = 256, 60
+_WARM_ROWS = 256
 
 
 def structured(case: Case, rows: int, seed: int = 0) -> Tensor:
@@ -42,14 +42,14 @@ def structured(case: Case, rows: int, seed: int = 0) -> Tensor:
 class Bench:
     """A flow that was trained a little, its optimiser, a batch, and the choice that ``auto`` makes for them."""
 
-    def __init__(self, case: Case, steps: int = _WARM_STEPS):
+    def __init__(self, case: Case, steps: int | None = None):
         torch.manual_seed(0)
         self.case, self.flow, self.x = case, case.flow(), structured(case, case.batch)
         self.optimiser = torch.optim.Adam(self.flow.parameters(), lr=1e-3, fused=True)
         few = min(_WARM_ROWS, case.batch)
         warm = Objective(self.flow, Exact(), BETA, min(1.0, 8 / few))
         generator = torch.Generator().manual_seed(1)
-        for _ in range(steps):
+        for _ in range(case.warm if steps is None else steps):
             self._step(warm, self.x[torch.randperm(case.batch, generator=generator)[:few]])
         for group in self.optimiser.param_groups:
             group["lr"] = 0.0  # from here on all steps start from the same weights
