@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -22,6 +21,7 @@ from .baselines import BETA, Bench, naive
 from .cases import CASES, Case
 from .counting import count, counting
 from .memory import memory_of
+from .quality import quality
 from .rounds import in_turns
 
 Row = dict[str, Any]
@@ -189,39 +189,6 @@ def _with_threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _quality(cases: Sequence[str], rounds: int) -> list[Row]:
-    """Validation scores against CPU seconds: our presets with auto and exact, and the published settings."""
-    from ...runs.build import build_flow
-    from ...runs.prepared import prepare
-    from ...settings import FitSettings, read_preset
-    from ...training import fit
-
-    rows: list[Row] = []
-    for name in cases:
-        methods: dict[str, tuple[str, dict[str, Any]]] = {
-            "ours, auto": (name, {"volume": "auto"}),
-            "ours, exact": (name, {"volume": "exact", "volume_fraction": 1.0}),
-            "published": (f"{name}-published", {}),
-        }
-        for method, (preset, change) in methods.items():
-            settings = FitSettings.from_flat(
-                {**change, "epochs": 4 * rounds, "epoch_rows": 10_000}, read_preset(preset)
-            )
-            data = prepare(settings.data, settings.model.latent_dim, settings.training.seed)
-            flow = build_flow(settings.model, data.train, 0, start_latent=not settings.training.start_latent)
-            curve: list[Row] = []
-            started = time.process_time()
-
-            def note(run: Any, curve: list[Row] = curve, started: float = started) -> None:
-                line = run.history[-1]
-                spent = time.process_time() - started
-                curve.append({"cpu": spent, "nll": line.negative_log_likelihood, "error": line.reconstruction})
-
-            fit(flow, data.train, settings.training, validation=data.validation, on_epoch=note)
-            rows += [{"case": name, "method": method, **line} for line in curve]
-    return rows
-
-
 GROUPS: dict[str, Group] = {
     "step": Group(
         "One training step",
@@ -260,6 +227,12 @@ GROUPS: dict[str, Group] = {
         "Threads", _threads, "threads", "wall_seconds", "method", ("miniboone",), "Wall time of a step.", bars=True
     ),
     "quality": Group(
-        "Time to quality", _quality, "cpu", "nll", "method", ("power", "miniboone"), "Validation rows, CPU seconds."
+        "Time to quality",
+        quality,
+        "cpu",
+        "fid_like",
+        "method",
+        ("power", "miniboone"),
+        "FID-like of as many samples as validation rows (at least 10,000) against CPU seconds, validation included.",
     ),
 }

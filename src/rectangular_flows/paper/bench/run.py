@@ -79,7 +79,7 @@ def draw(group: Group, rows: Sequence[Row]) -> Figure:
             axis.set_xticks(range(len(places)), [str(place) for place in places])
         elif group.x in ("K", "d"):
             axis.set_xscale("log", base=2)
-        if all(row[group.y] > 0 for row in here) and group.y != "nll":
+        if all(row[group.y] > 0 for row in here):
             axis.set_yscale("log")
         axis.set_xlabel(group.x.replace("_", " "), fontsize=9)
         axis.set_ylabel(group.y.replace("_", " "), fontsize=9)
@@ -109,10 +109,10 @@ def page(folder: Path) -> str:
 
 
 def _by_columns(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows with counted products apart from the others, since their columns differ."""
+    """Rows with counted products, and levels to reach, apart from the others, since their columns differ."""
     kinds: dict[str, list[Row]] = {}
     for row in rows:
-        kinds.setdefault("products" if "products" in row else "", []).append(row)
+        kinds.setdefault(next((kind for kind in ("products", "level") if kind in row), ""), []).append(row)
     return list(kinds.values())
 
 
