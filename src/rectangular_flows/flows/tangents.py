@@ -29,6 +29,7 @@ _BLOCK_SCALARS = 2**19  # of the widest layer, in a block: 2 MiB in float32
 
 
 _lower: ContextVar[torch.dtype | None] = ContextVar("lower", default=None)
+_held: ContextVar[bool] = ContextVar("held", default=False)
 
 
 @contextmanager
@@ -50,6 +51,20 @@ def tangents_in(dtype: torch.dtype | None) -> Iterator[None]:
         _lower.reset(token)
 
 
+@contextmanager
+def weights_held() -> Iterator[None]:
+    """Let networks take their weights, and the points of their primal, for constants.
+
+    What is then differentiated is the tangents alone, as for the transposed map: without this, each of its products would
+    bring along those for the gradients of the weights, which nobody asked for.
+    """
+    token = _held.set(True)
+    try:
+        yield
+    finally:
+        _held.reset(token)
+
+
 def dtype_inside(tangents: Tensor, width: int) -> torch.dtype:
     """The precision in which a network of that width carries a bundle: a lower one only where that saves anything."""
     if in_transform(tangents) or tangents.shape[0] * tangents.shape[1] * width < _SMALL:
@@ -65,6 +80,8 @@ def tangent_mlp(tangents: Tensor, slopes: Sequence[Tensor], weights: Sequence[Te
         return _plain(tangents, slopes, weights)  # in the cache anyway, and quicker without a function of our own
     inside = dtype_inside(tangents, max(len(w) for w in weights))
     rest = [values.to(inside) for values in (*slopes, *weights)]
+    if _held.get():
+        rest = [values.detach() for values in rest]
     output: Tensor = _TangentMLP.apply(tangents.to(inside), len(slopes), torch.is_grad_enabled(), *rest)  # type: ignore[no-untyped-call]
     return output.to(tangents.dtype)
 
@@ -104,7 +121,7 @@ class _TangentMLP(torch.autograd.Function):
     def forward(ctx: Any, tangents: Tensor, hidden: int, graph: bool, *rest: Tensor) -> Tensor:
         slopes, weights = rest[:hidden], rest[hidden:]
         leading = tangents.shape[:2]
-        keep = graph and any(ctx.needs_input_grad)
+        keep = graph and any(ctx.needs_input_grad[3:])  # of slopes and weights; that of the tangents needs no products
         output = tangents.new_empty((*leading, weights[-1].shape[0]))
         products = [tangents.new_empty((*leading, w.shape[0])) for w in weights[:-1]] if keep else []
         blocks = _blocks(tangents, weights)
@@ -118,8 +135,8 @@ class _TangentMLP(torch.autograd.Function):
                 torch.mm(t, weight.mT, out=product.flatten(0, 1))
                 t = torch.mul(product, s, out=place).flatten(0, 1)
             torch.mm(t, weights[-1].mT, out=output[block].flatten(0, 1))
-        if keep:
-            ctx.hidden = hidden
+        ctx.hidden = hidden
+        if keep or (graph and ctx.needs_input_grad[0]):
             ctx.save_for_backward(tangents, *rest, *products)
         return output
 
@@ -133,6 +150,8 @@ class _TangentMLP(torch.autograd.Function):
             found = iter(torch.autograd.grad(_plain(tangents, slopes, weights), inputs, grad, create_graph=True))
             first, *others = (next(found) if x.requires_grad else None for x in (tangents, *slopes, *weights))
             return first, None, None, *others
+        if not products:
+            return _pulled(grad, slopes, weights, tangents), *(None for _ in range(2 + len(slopes) + len(weights)))
         # over the blocks in no less than float32
         weight_grads = [torch.zeros_like(w, dtype=torch.promote_types(w.dtype, torch.float32)) for w in weights]
         slope_grads = [torch.empty_like(s) for s in slopes]
@@ -161,6 +180,19 @@ class _TangentMLP(torch.autograd.Function):
             *slope_grads,
             *(g.to(w.dtype) for g, w in zip(weight_grads, weights, strict=True)),
         )
+
+
+def _pulled(grad: Tensor, slopes: Sequence[Tensor], weights: Sequence[Tensor], tangents: Tensor) -> Tensor:
+    """The transposed map alone: covectors (B, K, n_L) → (B, K, n_0)."""
+    output, scratch = torch.empty_like(tangents, memory_format=torch.contiguous_format), _Scratch(tangents)
+    for block in _blocks(tangents, weights):
+        g = grad[block].flatten(0, 1)
+        for i in range(len(slopes), 0, -1):
+            place = scratch.take(len(slopes[i - 1][block]), weights[i].shape[1], i % 2)
+            torch.mm(g, weights[i], out=place.flatten(0, 1))
+            g = place.mul_(slopes[i - 1][block].unsqueeze(1)).flatten(0, 1)
+        torch.mm(g, weights[0], out=output[block].flatten(0, 1))
+    return output
 
 
 def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:

@@ -14,6 +14,7 @@ Cholesky factor R, with Q = JR⁻¹, is faster; where R says that it may not be 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 import torch
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from ..errors import RankDeficientError, check_finite, in_transform
 from ..flows.injection import Injection, TangentMap, check_shape, links_of
+from ..flows.tangents import weights_held
 
 
 class HasLayers(Protocol):
@@ -63,7 +65,7 @@ def transpose(tangent_map: TangentMap, like: Tensor) -> TangentMap:
         return lambda covectors: pullback(covectors)[0]
     # the same by autograd, without torch.func, whose first call of this kind loads torch's compiler: two seconds
     keeps_graph = torch.is_grad_enabled()
-    with torch.enable_grad():
+    with torch.enable_grad(), nullcontext() if keeps_graph else weights_held():
         at.requires_grad_()
         out = tangent_map(at)
 
