@@ -10,7 +10,8 @@ from rectangular_flows import TrainingConfig
 from rectangular_flows.data import von_mises_circle
 from rectangular_flows.training import Objective
 from rectangular_flows.training.distributed import World
-from rectangular_flows.training.memory import RowsAtOnce, even_parts, rows_within, saved_bytes
+from rectangular_flows.training.memory import RowsAtOnce, backward_in_parts, in_parts, rows_within, saved_bytes
+from rectangular_flows.training.objective import Place
 from rectangular_flows.volume import Exact
 
 from .test_loop import make_flow
@@ -45,8 +46,9 @@ def test_automatic_memory_is_that_of_the_device_and_the_charts():
     auto, given = TrainingConfig(), TrainingConfig(memory=33.0)
     assert auto.memory_on("cpu") < auto.memory_on("cpu", charts=3) < auto.memory_on("cuda")
     assert auto.memory_on("cpu", charts=3) == 3 * auto.memory_on("cpu")
-    assert auto.memory_on("cpu", charts=1000) == auto.memory_on("cuda")
-    assert {given.memory_on(device, 2) for device in ("cpu", "cuda")} == {33.0}
+    assert auto.memory_on("cpu", charts=1000) == auto.memory_on("cpu", 10**9) == auto.memory_on("cuda")
+    assert auto.memory_on("cpu", 2 * 10**6) == auto.memory_on("cpu") < auto.memory_on("cpu", 3 * 10**6)
+    assert {given.memory_on(device, 10**9, 2) for device in ("cpu", "cuda")} == {33.0}
     with pytest.raises(ValueError, match="memory"):
         TrainingConfig(memory="much")
 
@@ -64,13 +66,41 @@ def test_each_kind_of_step_has_rows_of_its_own():
     assert all_rows < at_once("all", 1.0) < alone
 
 
-@settings(max_examples=50, deadline=None)
-@given(st.integers(1, 500), st.integers(1, 600))
-def test_parts_are_few_and_even(rows, most):
-    sizes = [len(part) for part in even_parts(torch.arange(rows), most)]
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 500), st.integers(1, 600), st.floats(0, 1))
+def test_parts_are_few_and_even_and_share_the_volumes(rows, most, share):
+    volumes = round(share * rows)
+    parts = in_parts(torch.arange(rows), most, volumes)
+    sizes = [len(part) for part, _ in parts]
     assert max(sizes) <= most
     assert len(sizes) == -(-rows // most)
-    assert torch.equal(torch.cat(even_parts(torch.arange(rows), most)), torch.arange(rows))
+    assert torch.equal(torch.cat([part for part, _ in parts]).sort().values, torch.arange(rows))
+    counted = [place.counted for _, place in parts]
+    assert sum(counted) == volumes
+    for (part, place), count in zip(parts, counted, strict=True):
+        assert place.rows == len(part)
+        assert (part[:count] < volumes).all()
+        assert (part[count:] >= volumes).all()
+    if volumes:  # of all volumes, each counts alike
+        total = sum(place.volume_weight * place.rows / rows for _, place in parts)
+        assert total == pytest.approx(1)
+        each = {round(p.volume_weight * p.rows / p.counted, 9) for _, p in parts if p.counted}
+        assert len(each) == 1
+
+
+@pytest.mark.parametrize("volumes", [1, 3, 16, 40])
+@pytest.mark.parametrize("most", [1, 7, 16])
+def test_gradients_of_parts_add_up_to_that_of_the_batch(volumes, most):
+    """Whatever the parts, the same rows have a volume: a part without any has none, and the others count for it."""
+    flow, x = make_flow().double(), von_mises_circle(40, seed=0).double()
+    objective = Objective(flow, Exact(), 50.0, volumes / 40)
+    found = []
+    for parts in ([(x, Place(40))], [(x[rows], place) for rows, place in in_parts(torch.arange(40), most, volumes)]):
+        flow.zero_grad()
+        terms = backward_in_parts(objective, parts, 0.7, "all", World())
+        values = [terms.loss, terms.negative_log_likelihood, terms.reconstruction]
+        found.append(torch.cat([torch.stack(values), *(p.grad.flatten() for p in flow.parameters())]))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-10, atol=1e-12)
 
 
 def test_a_run_takes_its_batches_in_parts(monkeypatch):

@@ -45,7 +45,7 @@ class Compiled:
         """As of :class:`~.objective.Objective`."""
         return self.objective(x, weight, part, place, self._means)
 
-    def _means(self, x: Tensor, place: Place, with_volume: int) -> Means:
+    def _means(self, x: Tensor, place: Place, with_volume: int | None) -> Means:
         if self._works:
             try:
                 return Means(*self._fast(x, place, with_volume))

@@ -18,7 +18,8 @@ _MOST_FOR_CHARTS = 4  # times the rows of a step: small charts take next to no m
 _LONGER_FOR_CHARTS = 1.4  # times the steps, those added with the likelihood, by which charts share the rows out
 _AUTO_STEPS, _STEPS_PER_ROOT = (200, 2_400), 8.0  # of epochs = "auto"
 _AUTO_ROWS, _VALIDATIONS = 50_000, 30
-_CPU_MEMORY, _MOST_MEMORY = 120.0, 2048.0  # MiB of memory = "auto": parts of a batch that leave caches anyway
+_CPU_MEMORY, _MOST_MEMORY = 120.0, 2048.0  # MiB of memory = "auto": more would leave the caches anyway
+_OF_WEIGHTS = 60.0  # times the weights: each part goes through all of them
 
 
 def auto_rate(columns: int, most: float = 1e-2) -> float:
@@ -219,7 +220,7 @@ class TrainingConfig:
         compile: train by torch.compile, which takes half a minute or more first: for long trainings of small networks.
             Where it cannot follow (conjugate gradients, several charts or processes), training says so and goes on without.
         memory: MiB that a step's graph may take; larger batches are taken in parts whose gradients add up. "auto": on a CPU
-            120 for each chart, below which more parts take more time; 2,048 on a GPU.
+            120 for each chart, or 60 times the weights, below which more parts take more time; 2,048 on a GPU.
         patience: stop after this many epochs without improvement, counted from the end of the annealing; none: train to the
             end; "auto": a fifth of all epochs. The best weights are kept either way.
         monitor: which number on the validation rows judges improvement, lower being better: "objective", "nll",
@@ -341,11 +342,12 @@ class TrainingConfig:
         """``patience`` where it is a number, as it is once the rows are known."""
         return None if isinstance(self.patience, str) else self.patience
 
-    def memory_on(self, device: str, charts: int = 1) -> float:
-        """``memory`` as a number, on a kind of device."""
+    def memory_on(self, device: str, weights: int = 0, charts: int = 1) -> float:
+        """``memory`` as a number, on a kind of device, for a flow with so many bytes of weights."""
         if not isinstance(self.memory, str):
             return self.memory
-        return min(charts * _CPU_MEMORY, _MOST_MEMORY) if device == "cpu" else _MOST_MEMORY
+        least = max(charts * _CPU_MEMORY, _OF_WEIGHTS * weights / 2**20)
+        return min(least, _MOST_MEMORY) if device == "cpu" else _MOST_MEMORY
 
     def for_rows(self, rows: int, columns: int = 1, charts: int = 1) -> TrainingConfig:
         """These settings for so many rows to train on, columns and charts, with what is "auto" decided.

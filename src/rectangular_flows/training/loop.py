@@ -6,6 +6,7 @@ import copy
 import math
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,7 +26,7 @@ from .config import TrainingConfig
 from .distributed import PeerError, World
 from .evaluation import Metric, Values, evaluate
 from .folder import RunFolder
-from .memory import RowsAtOnce, backward_in_parts, even_parts
+from .memory import RowsAtOnce, backward_in_parts, in_parts
 from .objective import Objective, Part, Place, Terms
 from .optimisers import make_optimiser, trained
 from .run import Progress, Run
@@ -82,7 +83,8 @@ class Loop:
         self.progress.steps = self.plan.steps(self.progress)
         if config.scatter:
             self.run.column_steps = column_steps(flow, len(train), self.progress.steps)
-        budget = config.memory_on(held_out.device.type, len(flow.charts))
+        size = sum(p.nbytes for p in self.parameters)
+        budget = config.memory_on(held_out.device.type, size, len(flow.charts))
         self.rows_at_once = RowsAtOnce(self.objective, train, held_out, budget, world)
         self.folder = None if out is None else RunFolder(out, writes=world.first)
         self.signals = StopSignals(enabled=self.folder is not None, patient=world.size > 1)
@@ -221,10 +223,11 @@ class Loop:
 
     def _parts(self, batch: Tensor, kind: Part, weight: float) -> list[tuple[Tensor, Place]]:
         """A batch in parts that fit the memory, the same for any number of processes: the rows of this one in each."""
-        parts, world = even_parts(batch, self.rows_at_once(kind, weight)), self.world
-        own = [world.share(part) for part in parts]
+        world, volumes = self.world, math.ceil(self.objective.volume_fraction * len(batch))
+        parts = in_parts(batch, self.rows_at_once(kind, weight), volumes)
+        own = [world.share(part) for part, _ in parts]
         x = take(self.train, torch.cat(own), self.held_out.device, self.held_out.dtype)
-        places = [Place(len(part), world.rank, world.size) for part in parts]
+        places = [replace(place, first=world.rank, step=world.size) for _, place in parts]
         return list(zip(x.split([len(part) for part in own]), places, strict=True))
 
     def _gradient(self, batch: Tensor) -> tuple[Terms, Tensor] | None:

@@ -17,11 +17,17 @@ from .distributed import World
 from .objective import Objective, Part, Place, Terms
 
 _MOST_ROWS = 2.0**62
-_FEW = 64  # rows to measure on: bundles of fewer are computed otherwise, and the share with a volume has to show
+_FEW = 64  # rows to measure on: bundles of fewer are computed otherwise
 _SLACK = 2.0  # what a backward pass needs beside the saved tensors
 
 
-def saved_bytes(objective: Objective | AtlasObjective, rows: Tensor, part: Part = "all", weight: float = 1.0) -> int:
+def saved_bytes(
+    objective: Objective | AtlasObjective,
+    rows: Tensor,
+    part: Part = "all",
+    weight: float = 1.0,
+    place: Place | None = None,
+) -> int:
     """Bytes that the graph of the objective keeps for the backward pass, parameters not counted."""
     parameters = {p.untyped_storage().data_ptr() for p in objective.parameters()}
     kept: dict[int, int] = {}
@@ -33,7 +39,7 @@ def saved_bytes(objective: Objective | AtlasObjective, rows: Tensor, part: Part 
         return tensor.detach()  # an output that its own node keeps would be a circle which nothing ever collects
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
-        terms = objective(rows, weight, part)
+        terms = objective(rows, weight, part, place)
         return sum(kept.values()) if terms.loss.requires_grad else 0
 
 
@@ -57,11 +63,21 @@ def rows_within(
         weight: of the likelihood; without it there is no volume.
     """
     budget = budget_mib * 2**20 / _SLACK
+    share = objective.volume_fraction if isinstance(objective, Objective) and part == "all" and weight > 0 else 1.0
+
+    def kept(few: Tensor, counted: int) -> float:
+        return saved_bytes(objective, few, part, weight, Place(len(few), counted=counted)) / len(few)
+
+    def mean(few: Tensor, whole: float) -> float:
+        """By one row: what all keep, and the share of what a volume adds."""
+        return whole if share == 1 else share * whole + (1 - share) * kept(few, 0)
+
     try:
-        each: float = saved_bytes(objective, rows[:1], part, weight)
-        fitting = rows[: int(min(_FEW, budget / max(each, 1)))]  # measuring has to keep to the budget as well
-        if len(fitting) > 1:
-            each = saved_bytes(objective, fitting, part, weight) / len(fitting)
+        whole = kept(rows[:1], 1)
+        few = rows[: int(min(_FEW, budget / max(whole, 1)))]  # measuring has to keep to the budget as well
+        if len(few) > 1:
+            whole = kept(few, len(few))
+        each = mean(few if len(few) else rows[:1], whole)
     except RuntimeError:  # layers that are linearised by torch.func forbid such hooks
         each = _guessed_bytes(objective, rows)
     return max(1, int(min(budget / each, _MOST_ROWS))) if each else len(rows)
@@ -96,6 +112,25 @@ class RowsAtOnce:
     def forget(self) -> None:
         """Measure again: the volume is another one."""
         self._known.clear()
+
+
+def in_parts(batch: Tensor, most: int, volumes: int) -> list[tuple[Tensor, Place]]:
+    """A batch in even parts of at most so many rows, each with its share of the first ``volumes``, which come first.
+
+    Example:
+        >>> [(part.tolist(), place.counted) for part, place in in_parts(torch.arange(7), 3, 2)]
+        [([0, 2, 3], 1), ([1, 4, 5], 1), ([6], 0)]
+    """
+    first, rest, left, found = batch[:volumes], batch[volumes:], len(batch), []
+    sizes = [len(part) for part in even_parts(batch, most)]
+    for i, size in enumerate(sizes):
+        left -= size
+        count = max(math.ceil(len(first) / (len(sizes) - i)), len(first) - left)
+        rows = torch.cat([first[:count], rest[: size - count]])
+        weight = count / size * len(batch) / volumes if volumes else 1.0
+        found.append((rows, Place(size, counted=count, volume_weight=weight)))
+        first, rest = first[count:], rest[size - count :]
+    return found
 
 
 def even_parts(batch: Tensor, most: int) -> tuple[Tensor, ...]:

@@ -52,6 +52,10 @@ class Place:
     rows: int
     first: int = 0
     step: int = 1
+    counted: int | None = None
+    """How many of the first ``rows`` have a volume; None: a share of them, at least one."""
+    volume_weight: float = 1.0
+    """Of their mean volume, where ``rows`` are part of a larger batch: by their share of all that have one."""
 
     def among(self, rows: int) -> int:
         """How many of these are among the first ``rows`` of the batch."""
@@ -92,7 +96,7 @@ class Objective(nn.Module):
         weight: float = 1.0,
         part: Part = "all",
         place: Place | None = None,
-        means: Callable[[Tensor, Place, int], Means] | None = None,
+        means: Callable[[Tensor, Place, int | None], Means] | None = None,
     ) -> Terms:
         """The objective at data x (user's units).
 
@@ -115,24 +119,25 @@ class Objective(nn.Module):
             nll = -_mean(self.flow.latent.log_prob(z), place.rows)
             return Terms(weight * nll, nll, nll.new_full((), math.nan))
         if part == "reconstruction" or weight == 0:
-            found = means(x, place, 0)
+            found = means(x, place, None)
             return Terms(self.beta * found.weighted, found.density, found.error)
-        found = means(x, place, max(1, math.ceil(self.volume_fraction * place.rows)))
-        nll = found.volume - found.density
+        counted = place.counted
+        found = means(x, place, max(1, math.ceil(self.volume_fraction * place.rows)) if counted is None else counted)
+        nll = place.volume_weight * found.volume - found.density
         return Terms(weight * nll + self.beta * found.weighted, nll, found.error)
 
-    def means(self, x: Tensor, place: Place, with_volume: int) -> Means:
+    def means(self, x: Tensor, place: Place, with_volume: int | None) -> Means:
         """What the objective is put together from; a function without β or w, which change from step to step.
 
         Args:
             x: rows, (B, *data_shape).
             place: which rows of a batch these are.
-            with_volume: of how many of the batch's rows the volume is computed; 0: the reconstruction alone.
+            with_volume: of how many of the batch's rows the volume is computed; None: the reconstruction alone.
         """
         y, view = self.flow.to_model_units(x), self.flow.in_model_units
         z = view.encode(y)
-        count, L, parts = place.among(with_volume), z.new_zeros(0), []
-        if count:
+        count, L, parts = place.among(with_volume or 0), z.new_zeros(0), []
+        if with_volume and count:
             with drawing_for(with_volume, place.first, place.step) if place.step > 1 else nullcontext():
                 y_hat, L = self.volume(view, z[:count])
             parts.append(_squared_distance(y[:count], y_hat))
@@ -141,10 +146,11 @@ class Objective(nn.Module):
         error = torch.cat(parts)
         weighted = error if self.row_weights is None else self.row_weights(y) * error
         of_errors = _mean(weighted, place.rows), _mean(error, place.rows)
-        if not with_volume:
+        if with_volume is None:
             unknown = error.new_full((), math.nan)
             return Means(*of_errors, unknown, unknown)
-        return Means(*of_errors, _mean(L, with_volume), _mean(self.flow.latent.log_prob(z), place.rows))
+        volume = _mean(L, with_volume) if with_volume else error.new_zeros(())
+        return Means(*of_errors, volume, _mean(self.flow.latent.log_prob(z), place.rows))
 
     def apart(self, x: Tensor, volume: Exact | Stochastic) -> tuple[Tensor, Tensor]:
         """The objective at full weight without its volume, and the volume by itself, batch means both."""

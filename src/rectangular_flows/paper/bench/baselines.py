@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -14,8 +14,9 @@ from zuko.flows.coupling import RealNVP
 from ...manifold import Manifold, RectangularFlow
 from ...training.compiled import Compiled
 from ...training.config import TrainingConfig
-from ...training.memory import rows_within
-from ...training.objective import Objective, Part
+from ...training.distributed import World
+from ...training.memory import backward_in_parts, in_parts, rows_within
+from ...training.objective import Objective, Part, Place
 from ...training.variance import adam_weights, measure, moved, sizes_of
 from ...volume import Auto, Exact, Stochastic
 from ...volume.auto import Choice
@@ -50,14 +51,14 @@ class Bench:
         warm = Objective(self.flow, Exact(), BETA, min(1.0, 8 / few))
         generator = torch.Generator().manual_seed(1)
         for _ in range(case.warm if steps is None else steps):
-            self._step(warm, self.x[torch.randperm(case.batch, generator=generator)[:few]])
+            rows = self.x[torch.randperm(case.batch, generator=generator)[:few]]
+            self._step(warm, [(rows, Place(few))])
         for group in self.optimiser.param_groups:
             group["lr"] = 0.0  # from here on all steps start from the same weights
 
-    def _step(self, objective: Callable[[Tensor], object], x: Tensor, parts: int = 1) -> None:
+    def _step(self, objective: Objective | Compiled, parts: Sequence[tuple[Tensor, Place]], part: Part = "all") -> None:
         self.optimiser.zero_grad(set_to_none=True)
-        for part in x.chunk(parts):
-            (objective(part).loss * (len(part) / len(x))).backward()  # type: ignore[attr-defined]
+        backward_in_parts(objective, parts, 1.0, part, World())
         nn.utils.clip_grad_norm_(self.flow.parameters(), 5.0)
         self.optimiser.step()
 
@@ -87,15 +88,11 @@ class Bench:
         if name == "free-form surrogate":
             return _free_form_step(self.case, flow, x)
         if name == "reconstruction only":
-            objective = self._objective(Exact())
-            parts = self._parts(objective, "reconstruction")
-            return lambda: self._step(partial(objective, part="reconstruction"), x, parts)
+            return self._in_parts(self._objective(Exact()), part="reconstruction")
         if name.startswith("auto"):
             choice = self.choice()
             chosen = self._objective(choice.method(), choice.share)
-            call = Compiled(chosen) if name == "auto, compiled" else chosen
-            parts = self._parts(chosen)
-            return lambda: self._step(call, x, parts)
+            return self._in_parts(chosen, Compiled(chosen) if name == "auto, compiled" else None)
         volumes: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
             "exact": Exact(),
             "exact, whole batch": Exact(),
@@ -108,13 +105,17 @@ class Bench:
             "jacfwd and slogdet": naive,
         }
         objective = self._objective(volumes[name])
-        parts = self._parts(objective) if isinstance(objective.volume, (Exact, Stochastic)) else 1
-        parts = 1 if name.endswith("whole batch") else parts
-        return lambda: self._step(objective, x, parts)
+        if name.endswith("whole batch") or not isinstance(objective.volume, (Exact, Stochastic)):
+            return lambda: self._step(objective, [(x, Place(len(x)))])
+        return self._in_parts(objective)
 
-    def _parts(self, objective: Objective, part: Part = "all") -> int:
-        """In how many parts training takes a batch."""
-        return math.ceil(len(self.x) / rows_within(objective, self.x, TrainingConfig().memory_on("cpu"), part))
+    def _in_parts(self, objective: Objective, call: Compiled | None = None, part: Part = "all") -> Step:
+        """A step that takes its batch in parts, as training does."""
+        budget = TrainingConfig().memory_on("cpu", sum(p.nbytes for p in self.flow.parameters()))
+        volumes = math.ceil(objective.volume_fraction * len(self.x))
+        parts = in_parts(torch.arange(len(self.x)), rows_within(objective, self.x, budget, part), volumes)
+        taken = [(self.x[rows], place) for rows, place in parts]
+        return lambda: self._step(call or objective, taken, part)
 
     def _objective(self, volume: Callable[..., tuple[Tensor, Tensor]], share: float = 1.0) -> Objective:
         return Objective(self.flow, volume, BETA, share)  # type: ignore[arg-type]
