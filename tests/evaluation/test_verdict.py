@@ -14,9 +14,9 @@ from sklearn.decomposition import PCA
 
 from rectangular_flows import RectangularFlow, flows
 from rectangular_flows.cli import command_line
+from rectangular_flows.data.discrete import Levels
 from rectangular_flows.densities import MixtureDensity
 from rectangular_flows.evaluation import judgement
-from rectangular_flows.evaluation.columns import Levels
 from rectangular_flows.evaluation.judgement import astray, faults
 from rectangular_flows.evaluation.measure import _GRAPH_ROWS, _shape, gaussian_log_density, measure
 from rectangular_flows.evaluation.run_verdict import judge

@@ -257,7 +257,7 @@ def test_what_a_run_is_given(tmp_path, monkeypatch):
         assert seen["prepare"] == (given.data, 1, 3, None)
         assert len(more.pop("validation")) == 3
         del more["on_step"], more["on_epoch"], more["on_scatter"]
-        facts = {"columns": ["a", "b"], "note": "a note", "source": "file"}
+        facts = {"columns": ["a", "b"], "note": "a note", "source": "file", "levels": {}}
         assert more == {"out": tmp_path, "resume": False, "overwrite": False, "settings": given.flat(), "facts": facts}
     run_settings(given, tmp_path, console=console, resume=True, overwrite=True)
     assert seen["prepare"][-1] == ("columns of", tmp_path)

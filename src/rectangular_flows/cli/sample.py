@@ -19,6 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text += "images, and points on the sphere, lie on it)"
     parser.add_argument("--scatter", action=argparse.BooleanOptionalAction, default=None, help=text)
+    text = "whether columns with few distinct values take one of these (default: they do, where rows scatter)"
+    parser.add_argument("--round", action=argparse.BooleanOptionalAction, default=None, help=text)
     add_seed(parser, "the random draws")
 
 
@@ -32,7 +34,9 @@ def run(arguments: argparse.Namespace) -> int:
     images = saved.flow.kind == "image"
     output = arguments.output or Path("samples.npy" if images else "samples.csv")
     with WorkDisplay(PlainConsole(), "sampling", arguments.count) as display:
-        options = {"scatter": arguments.scatter, "tick": display.advance}
-        write_samples(saved, output, arguments.count, arguments.seed, **options)
+        options = {"scatter": arguments.scatter, "rounded": arguments.round, "tick": display.advance}
+        rounded = write_samples(saved, output, arguments.count, arguments.seed, **options)
     say(f"{arguments.count} {'images' if images else 'samples'} in {output}")
+    if rounded:
+        say(f"rounded to values that the data have: {', '.join(rounded)} (--no-round leaves them as they were drawn)")
     return 0

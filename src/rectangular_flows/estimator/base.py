@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..atlas import Atlas, Model
 from ..data.columns import UsedColumns, WholeTable
+from ..data.discrete import Levels
 from ..data.tables import check_spread, spread_of
 from ..errors import OverflowWarning, warn
 from ..evaluation.explain import Explanation, explain
@@ -125,6 +126,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     _trained_on: int | None = field(init=False)
     data_frame_: bool = field(init=False)
     _used: UsedColumns = field(init=False)
+    _levels: Levels = field(init=False)
 
     # --- fitting
 
@@ -140,6 +142,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         periodic = periodic_of(self, rows, self._used_names)
         self.latent_dim_ = dimension_of(self, rows, seed, periodic)
         check_rows(len(train), len(rows), self.latent_dim_)
+        self._levels = Levels.of(self._used.pick(values[kept]), {found.column for found in periodic})
         settings = settings_of(self, seed, self.latent_dim_)
         if periodic:
             whole = without_reconstruction(settings.training, self.latent_dim_, rows.shape[1])
@@ -311,7 +314,14 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         columns = {"outlier_score": found.score, **found.table(difference=True)}
         return as_frame(np.stack(list(columns.values()), axis=1), list(columns), X.index)  # type: ignore[union-attr]
 
-    def sample(self, n_samples: int = 1, random_state: Any = None, *, scatter: bool | None = None) -> Any:
+    def sample(
+        self,
+        n_samples: int = 1,
+        random_state: Any = None,
+        *,
+        scatter: bool | None = None,
+        rounded: bool | None = None,
+    ) -> Any:
         """New rows, (n_samples, D); a DataFrame if ``fit`` was given one.
 
         Args:
@@ -319,12 +329,14 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             random_state: of the draws; the estimator's unless given.
             scatter: whether rows scatter around the manifold as data do, drawn from the density in all columns, or lie
                 exactly on it; None: they scatter, if the model has such a density.
+            rounded: whether columns with few distinct values in X take the nearest of these; None: if they scatter.
         """
         check_is_fitted(self)
         state = check_random_state(self.random_state if random_state is None else random_state)
         generator = torch.Generator().manual_seed(int(state.randint(2**31)))
         scatter = self.flow_.scatter is not None if scatter is None else scatter
-        rows = self._used.restore(self.flow_.sample(n_samples, generator=generator, scatter=scatter).cpu().numpy())
+        drawn = self.flow_.sample(n_samples, generator=generator, scatter=scatter).cpu().numpy()
+        rows = self._used.restore(self._levels.nearest(drawn) if (scatter if rounded is None else rounded) else drawn)
         return as_frame(rows, self._names) if self.data_frame_ else rows
 
     @property

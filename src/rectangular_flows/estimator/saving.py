@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ..data.columns import UsedColumns
+from ..data.discrete import Levels
 from ..evaluation.verdict import Verdict
 from ..runs.calibration import Calibration
 from ..storage.models import load_model, read_description, save_model
@@ -38,6 +39,7 @@ def save_estimator(estimator: RectangularFlowEstimator, folder: str | Path) -> N
         "feature_names_in": None if names is None else [str(name) for name in names],
         "data_frame": estimator.data_frame_,
         "used": estimator._used.listed(),
+        "levels": estimator._levels.listed(),
         "history": estimator.history_,
         "calibration": None if estimator.calibration_ is None else estimator.calibration_.listed(),
         "train_rows": estimator._trained_on,
@@ -67,6 +69,7 @@ def load_estimator(cls: type[_E], folder: str | Path) -> _E:
     estimator.data_frame_ = fitted.get("data_frame", False)
     used = fitted.get("used", {"count": estimator.n_features_in_, "constant": [], "copies": []})  # older: all of them
     estimator._used = UsedColumns.from_list(used)
+    estimator._levels = Levels.from_list(fitted.get("levels", {}), estimator.flow_.ambient_dim)  # older: none
     estimator.history_ = fitted["history"]
     estimator.calibration_ = Calibration.of_estimator(fitted)
     kept = fitted.get("verdict")

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..atlas import Atlas, Model, by_chart
+from ..data.discrete import Levels
 from ..data.rows import Rows, shuffled, take
 from ..densities import ClosedMixture
 from ..errors import NumericalError
@@ -19,7 +20,6 @@ from ..metrics.arrays import Array
 from ..metrics.dimension import DuplicateRowsWarning, maximum_likelihood
 from ..metrics.pieces import count_pieces, crowding, link_length, off_planes, usual_distance
 from ..metrics.two_sample import classifier_two_sample, equally_many, sliced_wasserstein
-from .columns import Levels
 from .verdict import ENOUGH, Density, Kept, Numerics, Samples, Shape, Verdict
 
 _KNOWN_ROWS, _HELD_OUT_ROWS, _GRAPH_ROWS, _JACOBIANS = 5_000, 2_000, 1_000, 200

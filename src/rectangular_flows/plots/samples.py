@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from matplotlib.image import imsave
 
+from ..data.discrete import Levels
 from ..data.sphere import DEGREES, to_degrees
 from ..data.tables import check_room, write_parts
 from ..errors import warn
@@ -40,9 +41,12 @@ def write_samples(
     seed: int,
     *,
     scatter: bool | None = None,
+    rounded: bool | None = None,
     tick: Callable[[int], None] | None = None,
-) -> None:
+) -> tuple[str, ...]:
     """Draw samples and write them: a table by the suffix of its file, images as .npy, .npz or one .png.
+
+    Returns the names of the columns that were rounded.
 
     Args:
         run: a run, or a saved estimator.
@@ -51,6 +55,7 @@ def write_samples(
         seed: of the draws.
         scatter: whether they scatter around the manifold as data do; None: of a table with a density in all columns, they
             do; images and points on the sphere lie on the manifold.
+        rounded: whether columns with few distinct values in the data take the nearest of these; None: if they scatter.
         tick: called with the number of rows after each part of a table.
 
     Raises:
@@ -66,15 +71,19 @@ def write_samples(
         check_room(output, count * prod(run.flow.data_shape))
         check_bytes(count * prod(run.flow.data_shape), f"{count:,} images")
         _write_images(output, draw_bytes(run.flow, count, seed, bool(scatter)))
-        return
+        return ()
     columns, kind = _columns(run), np.dtype(np.float64 if run.sphere is not None else _KINDS[run.flow.dtype])
     if run.whole is not None:
         kind = run.whole.used.precision(kind)
+    if scatter is None:
+        scatter = run.flow.scatter is not None and run.sphere is None
+    levels = run.levels if (scatter if rounded is None else rounded) else Levels()
     with write_parts(output, columns, count, kind) as write:
-        for part in _sampled(run, count, seed, scatter):
+        for part in _sampled(run, count, seed, scatter, levels):
             write(part, {})
             if tick is not None:
                 tick(len(part))
+    return tuple(run.columns[i] for i in levels.columns)
 
 
 def _columns(run: SavedRun) -> tuple[str, ...]:
@@ -83,16 +92,15 @@ def _columns(run: SavedRun) -> tuple[str, ...]:
     return run.columns if run.whole is None else run.whole.names
 
 
-def _sampled(run: SavedRun, count: int, seed: int, scatter: bool | None) -> Iterator[Array]:
+def _sampled(run: SavedRun, count: int, seed: int, scatter: bool, levels: Levels) -> Iterator[Array]:
     """The samples, part by part, in the form of the data."""
-    if scatter is None:
-        scatter = run.flow.scatter is not None and run.sphere is None
     generator, off = torch.Generator().manual_seed(seed), 0.0
     for start in range(0, count, _AT_ONCE):
         values = run.flow.sample(min(_AT_ONCE, count - start), generator=generator, scatter=scatter).numpy()
         if run.sphere is not None:
             off += float(np.abs(np.linalg.norm(values.astype(np.float64), axis=1) - 1).sum()) / count
             values = to_degrees(values)
+        values = levels.nearest(values)
         yield values if run.whole is None else run.whole.used.restore(values)
     if off > _FAR_FROM_SPHERE:
         text = f"the samples are {off:.3g} from the unit sphere on average, more than {_FAR_FROM_SPHERE:g}"

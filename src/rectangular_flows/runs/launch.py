@@ -12,6 +12,7 @@ from rich.console import Console
 
 from ..atlas import Model
 from ..data.datasets import place_of
+from ..data.discrete import Levels
 from ..settings import FitSettings
 from ..training import Run, fit
 from ..training.distributed import World
@@ -22,6 +23,8 @@ from .display import AFTERWARDS, TrainingDisplay, say
 from .prepared import Prepared, prepare, some_rows
 from .saved import SavedRun
 from .shared import open_once
+
+_LEVEL_ROWS = 100_000  # by which columns with few distinct values are known
 
 
 def run_settings(
@@ -147,6 +150,9 @@ def _facts(settings: FitSettings, data: Prepared) -> dict[str, Any]:
         facts["image"] = list(data.image_shape)
     if data.whole is not None:
         facts["whole"] = data.whole.listed()
+    if data.image_shape is None and not settings.data.sphere:
+        angles = {found.column for found in data.periodic}
+        facts["levels"] = Levels.of(some_rows(data.train, 0, _LEVEL_ROWS), angles).listed()
     return facts
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from ..atlas import Model
 from ..data.columns import WholeTable
 from ..data.datasets import place_of
+from ..data.discrete import Levels
 from ..data.images import images_like
 from ..data.pixels import ImageRows
 from ..data.rows import Rows, take
@@ -113,6 +114,15 @@ class SavedRun:
             return WholeTable.from_list(listed)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{self.path} is damaged: it does not say which columns were left out") from error
+
+    @property
+    def levels(self) -> Levels:
+        """The values of columns that have few of them; none of models that were saved without."""
+        listed = self.facts.get("levels") or self.facts.get("estimator", {}).get("levels") or {}
+        try:
+            return Levels.from_list(listed, self.flow.ambient_dim)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise ValueError(f"{self.path / DESCRIPTION} is damaged: {error}") from error
 
     @property
     def sphere(self) -> tuple[str, ...] | None:
