@@ -104,3 +104,21 @@ def test_rows_lie_near_a_manifold():
     assert x.shape == (400, 20)
     assert float(torch.linalg.svdvals(x)[-1]) > 0.5
     assert torch.equal(x, structured(Case(20, 2, 400), 400))
+
+
+def test_the_figure_shows_the_numbers():
+    """A panel a case, a row a method; where a value is missing, there is no dot."""
+    rows = [
+        {"case": case, "method": method, "over_reconstruction": value}
+        for case, method, value in (("a", "auto", 1.25), ("a", "exact", 7.0), ("b", "auto", 3.0), ("b", "exact", None))
+    ]
+    figure = draw(GROUPS["step"], rows)
+    assert [axis.get_title(loc="left") for axis in figure.axes] == ["a", "b"]
+    dots = [
+        {figure.axes[0].get_yticklabels()[int(line.get_ydata()[0])].get_text(): float(line.get_xdata()[0])}
+        for axis in figure.axes
+        for line in axis.lines
+        if len(line.get_xdata()) == 1
+    ]
+    assert dots == [{"auto": 1.25}, {"exact": 7.0}, {"auto": 3.0}]
+    assert [text.get_text() for axis in figure.axes for text in axis.texts if text.get_text()] == ["1.2", "7", "3"]

@@ -27,6 +27,8 @@ from .rounds import in_turns
 Row = dict[str, Any]
 TABLES = ("circle", "power", "gas", "hepmass", "miniboone")
 _OURS = ("reconstruction only", "auto", "exact", "K = 1", "K = min(10, d)")
+OURS = (*_OURS, "exact, whole batch", "K = 1, pcg", "ours")
+"""Methods of this library, which figures show in a colour."""
 _PUBLISHED = ("published, exact", "published, K = 1")
 _WITH = {
     "large": ("K = 1, pcg",),
@@ -37,7 +39,7 @@ _OTHERS = ("jacfwd and slogdet", "square zuko flow", "free-form surrogate", "bar
 
 
 class Group(NamedTuple):
-    """What is measured and how it is drawn: ``y`` against ``x``, a line or a bar for each ``by``."""
+    """What is measured and how it is drawn: ``y`` against ``x``, a line for each ``by``; or a panel for each ``x``."""
 
     title: str
     measure: Callable[[Sequence[str], int], list[Row]]
@@ -46,7 +48,10 @@ class Group(NamedTuple):
     by: str
     cases: tuple[str, ...]
     note: str
-    bars: bool = False
+    label: str
+    """Of y, for people."""
+    panels: bool = False
+    """Whether each x has a panel, with a row for each ``by``."""
 
 
 def _step(cases: Sequence[str], rounds: int) -> list[Row]:
@@ -198,10 +203,19 @@ GROUPS: dict[str, Group] = {
         "method",
         TABLES,
         "CPU seconds of a step over those of one without the likelihood; K = min(10, d) has no more probes than d.",
-        bars=True,
+        "CPU time over that of a step without the likelihood",
+        panels=True,
     ),
     "density": Group(
-        "Exact log-volumes", _density, "case", "over_ours", "method", TABLES, "CPU seconds over ours.", True
+        "Exact log-volumes",
+        _density,
+        "case",
+        "over_ours",
+        "method",
+        TABLES,
+        "CPU seconds over ours.",
+        "CPU time over ours",
+        panels=True,
     ),
     "memory": Group(
         "Memory of a step",
@@ -211,20 +225,32 @@ GROUPS: dict[str, Group] = {
         "method",
         TABLES,
         "Extra peak of one step in a process of its own, over that of the exact algorithm as published.",
-        bars=True,
+        "memory over that of the published algorithm, exact",
+        panels=True,
     ),
     "variance": Group(
-        "Noise of the stochastic gradient",
+        "Noise of probes",
         _variance,
         "K",
         "noise",
         "distribution",
         ("miniboone",),
         "Squared error of the volume's gradient on 64 rows over its square, weighted as Adam weighs it; products counted.",
+        "squared error of the gradient, relative",
     ),
-    "growth": Group("Growth with d", _growth, "d", "cpu_seconds", "method", (), "D = 2d, 64 rows."),
+    "growth": Group(
+        "Growth with d", _growth, "d", "cpu_seconds", "method", (), "D = 2d, 64 rows.", "CPU seconds of a step"
+    ),
     "threads": Group(
-        "Threads", _threads, "threads", "wall_seconds", "method", ("miniboone",), "Wall time of a step.", bars=True
+        "Threads",
+        _threads,
+        "threads",
+        "wall_seconds",
+        "method",
+        ("miniboone",),
+        "Wall time of a step.",
+        "seconds of a step",
+        panels=True,
     ),
     "quality": Group(
         "Time to quality",
@@ -234,5 +260,6 @@ GROUPS: dict[str, Group] = {
         "method",
         ("power", "miniboone"),
         "FID-like of as many samples as validation rows (at least 10,000) against CPU seconds, validation included.",
+        "FID-like, validation rows",
     ),
 }

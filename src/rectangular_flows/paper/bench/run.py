@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from ...plots.curves import _COLOURS
-from ...plots.style import legend_below, plain, sheet, title
+from ...plots.style import BLUE, MUTED, PALE, RED, legend_below, plain, sheet, title
 from ...runs.display import say, wide_console
 from ...storage.files import write_atomically
-from .groups import GROUPS, Group, Row
+from .groups import GROUPS, OURS, Group, Row
 from .show import facts_of
 
 _HIDDEN = ("cpu_least", "cpu_most")
@@ -51,38 +51,55 @@ def bench(groups: Sequence[str], cases: Sequence[str] | None, rounds: int, out: 
 
 
 def draw(group: Group, rows: Sequence[Row]) -> Figure:
-    """The figure of a group: bars by case, or lines; a panel a case for lines."""
+    """The figure of a group: a panel for each x with a row for each method, or lines, with a panel for each case."""
     shown = [row for row in rows if row.get(group.y) is not None and group.by in row]
-    panels = [None] if group.bars else list(dict.fromkeys(row.get("case") for row in shown)) or [None]
+    return _in_rows(group, shown) if group.panels else _lines(group, shown)
+
+
+def _in_rows(group: Group, shown: Sequence[Row]) -> Figure:
+    places = list(dict.fromkeys(row[group.x] for row in shown))
+    names = list(dict.fromkeys(row[group.by] for row in shown))[::-1]
+    figure = sheet(2.2 + 1.9 * len(places), 0.9 + 0.27 * len(names), w_pad=0.06)
+    axes = figure.subplots(1, len(places), sharex=True, sharey=True, squeeze=False)[0]
+    least, most = (bound(row[group.y] for row in shown) for bound in (min, max))
+    for axis, place in zip(axes, places, strict=True):
+        for row in shown:
+            if row[group.x] != place:
+                continue
+            at, value = names.index(row[group.by]), row[group.y]
+            colour = RED if row[group.by].startswith("auto") else BLUE if row[group.by] in OURS else MUTED
+            axis.plot([least, value], [at, at], color=PALE, linewidth=1.2, zorder=1)
+            axis.plot([value], [at], "o", color=colour, markersize=5, zorder=2)
+            axis.annotate(f"{value:.2g}", (value, at), (6, 0), textcoords="offset points", va="center", fontsize=7.5)
+        axis.set_xscale("log")
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.set_xlim(least / 1.3, most * 2.2)
+        axis.set_yticks(range(len(names)), names)
+        title(axis, str(place) if group.x == "case" else f"{group.x} {place}")
+        plain(axis)
+    figure.supxlabel(group.label, fontsize=9, color=MUTED)
+    return figure
+
+
+def _lines(group: Group, shown: Sequence[Row]) -> Figure:
+    panels = list(dict.fromkeys(row.get("case") for row in shown)) or [None]
     figure = sheet(9.4, 3.8)
     handles: list[Any] = []
     for axis, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        here = [row for row in shown if panel is None or row.get("case") == panel]
-        names = list(dict.fromkeys(row[group.by] for row in here))
-        places = list(dict.fromkeys(row[group.x] for row in here))
+        here = [row for row in shown if row.get("case") == panel]
         handles = []
-        for i, name in enumerate(names):
+        for i, name in enumerate(dict.fromkeys(row[group.by] for row in here)):
             mine = [row for row in here if row[group.by] == name]
+            values = [row[group.x] for row in mine], [row[group.y] for row in mine]
             colour = _COLOURS[i % len(_COLOURS)]
-            if group.bars:
-                at = [places.index(row[group.x]) + (i - len(names) / 2 + 0.5) * 0.8 / len(names) for row in mine]
-                hatch = "///" if i >= len(_COLOURS) else None
-                handles.append(
-                    axis.bar(
-                        at, [row[group.y] for row in mine], 0.8 / len(names), color=colour, label=name, hatch=hatch
-                    )
-                )
-            else:
-                values = [row[group.x] for row in mine], [row[group.y] for row in mine]
-                handles += axis.plot(*values, "o-", color=colour, label=name, markersize=3, linewidth=1.2)
-        if group.bars:
-            axis.set_xticks(range(len(places)), [str(place) for place in places])
-        elif group.x in ("K", "d"):
+            handles += axis.plot(*values, "o-", color=colour, label=name, markersize=3, linewidth=1.2)
+        if group.x in ("K", "d"):
             axis.set_xscale("log", base=2)
+            axis.xaxis.set_major_formatter("{x:g}")
         if all(row[group.y] > 0 for row in here):
             axis.set_yscale("log")
-        axis.set_xlabel(group.x.replace("_", " "), fontsize=9)
-        axis.set_ylabel(group.y.replace("_", " "), fontsize=9)
+        axis.set_xlabel({"cpu": "CPU seconds"}.get(group.x, group.x), fontsize=9)
+        axis.set_ylabel(group.label, fontsize=9)
         title(axis, group.title if panel is None else f"{group.title}: {panel}")
         plain(axis)
     legend_below(figure, handles, 4)
