@@ -17,8 +17,8 @@ ARGUMENTS = {
         {"out": Path("runs/demo"), "seed": 0, "epochs": None},
     ),
     "sample run": (
-        "sample [-h] [-n COUNT] [-o OUTPUT] [--scatter | --no-scatter] [--seed SEED] RUN",
-        {"folder": RUN, "count": 1000, "output": None, "scatter": None, "seed": 0},
+        "sample [-h] [-n COUNT] [-o OUTPUT] [--scatter | --no-scatter] [--round | --no-round] [--seed SEED] RUN",
+        {"folder": RUN, "count": 1000, "output": None, "scatter": None, "round": None, "seed": 0},
     ),
     "score run data": (
         "score [-h] [-o OUTPUT] [--id COLUMN,…] [--explain] [--coordinates] [--drop-invalid] "
@@ -133,6 +133,7 @@ def test_usage_and_defaults(words):
             ("sample run -o a.npy", "output", "a.npy"),
         ),
         *(("sample run --no-scatter", "scatter", False), ("sample run --scatter", "scatter", True)),
+        ("sample run --no-round", "round", False),
         *(("score run x -o a.csv", "output", "a.csv"), ("score run x --id a,b", "id", "a,b")),
         *(("score run x --explain", "explain", True), ("score run x --coordinates", "coordinates", True)),
         *(("score run x --drop-invalid", "drop_invalid", True), ("show run --again", "again", True)),
