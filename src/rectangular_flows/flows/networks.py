@@ -20,6 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..errors import in_transform
 from .description import Described
 from .injection import TangentMap, fold
 from .tangents import dtype_inside, tangent_mlp
@@ -225,9 +226,9 @@ class ResidualConvNet(_Residual):
         zero_init: bool = False,
     ):
         super().__init__()
-        self.first = nn.Conv2d(inputs, width, 3, padding=1, bias=False)
-        self.blocks = _blocks(blocks, lambda: nn.Conv2d(width, width, 3, padding=1))
-        self.last = nn.Conv2d(width, outputs, 1)
+        self.first = _Conv2d(inputs, width, 3, padding=1, bias=False)
+        self.blocks = _blocks(blocks, lambda: _Conv2d(width, width, 3, padding=1))
+        self.last = _Conv2d(width, outputs, 1)
         self.activation = _checked(activation)
         self.scale = nn.Parameter(torch.zeros(outputs, 1, 1) if zero_init else torch.ones(outputs, 1, 1))
         self.bias = nn.Parameter(torch.zeros(outputs, 1, 1))
@@ -236,7 +237,11 @@ class ResidualConvNet(_Residual):
     @staticmethod
     def tangent(layer: nn.Module, tangents: Tensor) -> Tensor:
         weight = layer.weight.to(tangents.dtype)
-        return fold(lambda t: F.conv2d(t, weight, padding=layer.padding), tangents)  # type: ignore[call-overload]
+
+        def convolved(t: Tensor) -> Tensor:
+            return _channels_last(F.conv2d(_channels_last(t), weight, padding=layer.padding))  # type: ignore[call-overload]
+
+        return fold(convolved, tangents)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.scale * torch.tanh(super().forward(x)) + self.bias
@@ -246,6 +251,18 @@ class ResidualConvNet(_Residual):
         y = torch.tanh(output)
         slope = (self.scale * (1 - y * y)).unsqueeze(1)
         return self.scale * y + self.bias, lambda tangents: inner_map(tangents) * slope
+
+
+class _Conv2d(nn.Conv2d):
+    """A convolution of channels-last values, which keep that order from layer to layer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return _channels_last(super().forward(_channels_last(x)))  # of one channel, it comes out otherwise
+
+
+def _channels_last(x: Tensor) -> Tensor:
+    """The same values with a pixel's channels side by side in memory: convolutions take two thirds of the time on a CPU."""
+    return x if in_transform(x) else x.contiguous(memory_format=torch.channels_last)
 
 
 class Constant(Network):
