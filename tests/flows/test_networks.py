@@ -28,4 +28,5 @@ def test_convolutions_keep_values_channels_last(channels, monkeypatch):
     tangents = tangent_map(torch.randn(7, 3, channels, 5, 4))
     assert seen == 2 * [False, *5 * [True]]
     assert len(laid_out) <= 2
-    assert y.shape == (7, 2, 5, 4) and tangents.shape == (7, 3, 2, 5, 4)
+    assert y.shape == (7, 2, 5, 4)
+    assert tangents.shape == (7, 3, 2, 5, 4)

@@ -1,4 +1,5 @@
 import gc
+import math
 
 import pytest
 import torch
@@ -28,6 +29,17 @@ def test_rows_within_a_budget():
     objective.register_forward_pre_hook(lambda _, arguments: seen.append(len(arguments[0])))
     rows_within(objective, x, budget_mib=1e-9)
     assert seen == [1]  # measuring keeps to the budget as well
+
+
+def test_few_parts_may_take_up_to_twice_the_budget():
+    objective, x = Objective(make_flow(), Exact(), 50.0), von_mises_circle(64, seed=0)
+    plain = rows_within(objective, x, budget_mib=1.0)
+    found = {batch: rows_within(objective, x, 1.0, batch=batch) for batch in (0, 8 * plain, 12 * plain, 100 * plain)}
+    assert list(found.values())[:3] == [plain, plain, math.ceil(1.5 * plain)]
+    assert found[100 * plain] in (2 * plain, 2 * plain + 1)
+    auto, limit = TrainingConfig(batch_size=500), TrainingConfig(batch_size=500, memory=33.0)
+    assert [auto.stretching("cpu", 900), auto.stretching("cpu", 90), auto.stretching("cuda", 900)] == [500, 90, 0]
+    assert limit.stretching("cpu", 900) == 0
 
 
 def test_measuring_keeps_nothing():

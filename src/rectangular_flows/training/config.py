@@ -349,6 +349,10 @@ class TrainingConfig:
         least = max(charts * _CPU_MEMORY, _OF_WEIGHTS * weights / 2**20)
         return min(least, _MOST_MEMORY) if device == "cpu" else _MOST_MEMORY
 
+    def stretching(self, device: str, rows: int) -> int:
+        """The batch for which that memory may be exceeded, of so many rows; 0: it is a limit."""
+        return min(self.batch_size, rows) if isinstance(self.memory, str) and device == "cpu" else 0
+
     def for_rows(self, rows: int, columns: int = 1, charts: int = 1) -> TrainingConfig:
         """These settings for so many rows to train on, columns and charts, with what is "auto" decided.
 

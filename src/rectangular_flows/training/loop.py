@@ -84,8 +84,9 @@ class Loop:
         if config.scatter:
             self.run.column_steps = column_steps(flow, len(train), self.progress.steps)
         size = sum(p.nbytes for p in self.parameters)
-        budget = config.memory_on(held_out.device.type, size, len(flow.charts))
-        self.rows_at_once = RowsAtOnce(self.objective, train, held_out, budget, world)
+        device = held_out.device.type
+        budget, batch = config.memory_on(device, size, len(flow.charts)), config.stretching(device, len(train))
+        self.rows_at_once = RowsAtOnce(self.objective, train, held_out, budget, world, batch)
         self.folder = None if out is None else RunFolder(out, writes=world.first)
         self.signals = StopSignals(enabled=self.folder is not None, patient=world.size > 1)
         self.started = self.saved = time.perf_counter()

@@ -19,6 +19,7 @@ from .objective import Objective, Part, Place, Terms
 _MOST_ROWS = 2.0**62
 _FEW = 64  # rows to measure on: bundles of fewer are computed otherwise
 _SLACK = 2.0  # what a backward pass needs beside the saved tensors
+_MANY, _STRETCH = 8, 2.0  # parts of a batch; with more, calls take a tenth of the time, so that the budget may stretch
 
 
 def saved_bytes(
@@ -51,7 +52,12 @@ def _guessed_bytes(objective: Objective | AtlasObjective, rows: Tensor) -> float
 
 
 def rows_within(
-    objective: Objective | AtlasObjective, rows: Tensor, budget_mib: float, part: Part = "all", weight: float = 1.0
+    objective: Objective | AtlasObjective,
+    rows: Tensor,
+    budget_mib: float,
+    part: Part = "all",
+    weight: float = 1.0,
+    batch: int = 0,
 ) -> int:
     """The most rows whose graph fits the budget, at least one; measured on one row, and on a few where they fit.
 
@@ -61,6 +67,8 @@ def rows_within(
         budget_mib: for the graph, and what the backward pass needs beside it.
         part: of the objective.
         weight: of the likelihood; without it there is no volume.
+        batch: rows of a batch for which the budget may be exceeded, up to twice, rather than take it in more than eight
+            parts; 0: it may not.
     """
     budget = budget_mib * 2**20 / _SLACK
     share = objective.volume_fraction if isinstance(objective, Objective) and part == "all" and weight > 0 else 1.0
@@ -80,7 +88,8 @@ def rows_within(
         each = mean(few if len(few) else rows[:1], whole)
     except RuntimeError:  # layers that are linearised by torch.func forbid such hooks
         each = _guessed_bytes(objective, rows)
-    return max(1, int(min(budget / each, _MOST_ROWS))) if each else len(rows)
+    most = min(budget / each, _MOST_ROWS) if each else len(rows)
+    return max(1, int(max(most, min(_STRETCH * most, math.ceil(batch / _MANY)))))
 
 
 class RowsAtOnce:
@@ -92,12 +101,19 @@ class RowsAtOnce:
         like: a tensor of the dtype and on the device of a step.
         budget_mib: that a step's graph may take.
         world: the processes of the run, which agree.
+        batch: as in :func:`rows_within`.
     """
 
     def __init__(
-        self, objective: Objective | AtlasObjective, rows: Rows, like: Tensor, budget_mib: float, world: World
+        self,
+        objective: Objective | AtlasObjective,
+        rows: Rows,
+        like: Tensor,
+        budget_mib: float,
+        world: World,
+        batch: int = 0,
     ):
-        self._objective, self._budget, self._world = objective, budget_mib, world
+        self._objective, self._budget, self._world, self._batch = objective, budget_mib, world, batch
         self._take = partial(take, rows, slice(_FEW), like.device, like.dtype)
         self._known: dict[tuple[Part, bool], int] = {}
 
@@ -105,7 +121,7 @@ class RowsAtOnce:
         """Rows of all processes together, for steps with this part of the objective and weight of the likelihood."""
         kind = part, weight > 0
         if kind not in self._known:
-            found = rows_within(self._objective, self._take(), self._budget, part, weight)
+            found = rows_within(self._objective, self._take(), self._budget, part, weight, self._batch)
             self._known[kind] = int(self._world.agree(found))
         return self._known[kind]
 

@@ -113,7 +113,9 @@ class Bench:
         """A step that takes its batch in parts, as training does."""
         budget = TrainingConfig().memory_on("cpu", sum(p.nbytes for p in self.flow.parameters()))
         volumes = math.ceil(objective.volume_fraction * len(self.x))
-        parts = in_parts(torch.arange(len(self.x)), rows_within(objective, self.x, budget, part), volumes)
+        parts = in_parts(
+            torch.arange(len(self.x)), rows_within(objective, self.x, budget, part, batch=len(self.x)), volumes
+        )
         taken = [(self.x[rows], place) for rows, place in parts]
         return lambda: self._step(call or objective, taken, part)
 
