@@ -230,7 +230,7 @@ GROUPS: dict[str, Group] = {
         "of_published",
         "method",
         TABLES,
-        "Extra peak of one step in a process of its own, the median of three, over that of the exact algorithm as published.",
+        "Extra peak of a step in a process of its own, median of three, over that of the exact algorithm as published.",
         "memory over that of the published algorithm, exact",
         panels=True,
     ),
