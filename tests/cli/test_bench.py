@@ -20,13 +20,15 @@ def asked(monkeypatch):
 def test_a_group_with_a_folder(asked, tmp_path):
     assert main(["bench", "step", "--cases", "gas", "large", "--rounds", "2", "--out", str(tmp_path)]) == 0
     assert asked == [(["step"], ["gas", "large"], 2, tmp_path)]
-    assert (tmp_path / "benchmarks.md").read_text() == f"# Benchmarks\n\nmeasured in {tmp_path.name}\n"
+    assert (tmp_path / "benchmarks.md").read_text() == f"measured in {tmp_path.name}\n"
 
 
 def test_all_groups_without_a_folder(asked, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["bench", "all"]) == 0
-    assert asked == [(["step", "density", "memory", "variance", "growth", "threads", "quality"], None, 5, None)]
+    assert asked == [
+        (["step", "density", "memory", "variance", "probes", "growth", "threads", "quality"], None, 5, None)
+    ]
     assert not list(tmp_path.iterdir())
 
 

@@ -68,7 +68,15 @@ def test_steps_take_turns(monkeypatch):
 def test_every_step_runs_and_changes_no_weights():
     it = Bench(TINY, steps=1)
     before = [p.clone() for p in it.flow.parameters()]
-    names = [*groups._OURS, *groups._PUBLISHED, *groups._OTHERS, "K = 1, pcg", "exact, whole batch"]
+    names = [
+        *groups._OURS,
+        *groups._PUBLISHED,
+        *groups._OTHERS,
+        "K = 1, pcg",
+        "exact, whole batch",
+        "K = 2",
+        "published, K = 2",
+    ]
     for step in it.steps(names).values():
         step()
     assert all(torch.equal(a, b) for a, b in zip(before, it.flow.parameters(), strict=True))
@@ -84,7 +92,8 @@ def test_a_group_is_measured_shown_drawn_and_written(tmp_path, capsys):
     assert "jacfwd and slogdet" in capsys.readouterr().out
     text = page(tmp_path)
     assert "| power | 6 | 3 | 12 | ours |" in text
-    assert "step" not in text.split("##")[1]  # what was not measured is not there
+    assert "(`rnf bench step`)" not in text  # what was not measured is not there
+    assert "![Exact log-volumes](figures/density.png)" in page(tmp_path, "figures/")
     with pytest.raises(ValueError, match="rounds ≥ 1; got 0"):
         bench(["density"], None, 0, None)
 
@@ -96,6 +105,42 @@ def test_the_variance_falls_with_probes():
     assert noise["gaussian", 1] > noise["gaussian", 3] > 0
     assert {row["products"] for row in rows if "products" in row} >= {"exact", "K = 1, pcg"}
     figure = draw(GROUPS["variance"], rows)
+    assert len(figure.axes[0].lines) == 3
+
+
+def test_targets_are_reached_or_missed(tmp_path):
+    """By the bound of each case; what has none, or was not measured, is left out."""
+
+    def row(case, method, **values):
+        return {"case": case, "method": method, **values}
+
+    step = [
+        row("hepmass", "auto", over_reconstruction=1.21, published_exact_over_this=7.0, variance_ratio=1.05),
+        row("hepmass", "exact", over_reconstruction=9.0),
+        row("power", "auto", over_reconstruction=1.2, published_exact_over_this=2.99),
+        row("circle", "auto", over_reconstruction=9.0),
+    ]
+    memory = [row("gas", "exact", of_published=0.151, time_over_whole=None)]
+    for name, rows in (("step", step), ("memory", memory)):
+        (tmp_path / f"{name}.json").write_text(json.dumps({"facts": {"rounds": 1}, "rows": rows}))
+    lines = [line.split(" | ")[1:] for line in page(tmp_path).split("##")[1].splitlines() if "ed" in line[-12:]]
+    assert lines == [
+        ["hepmass", "≤ 1.2", "1.21", "**missed** |"],
+        ["power", "≤ 1.2", "1.2", "reached |"],
+        ["hepmass", "≥ 7", "7", "reached |"],
+        ["power", "≥ 3", "2.99", "**missed** |"],
+        ["hepmass", "≤ 1.05", "1.05", "reached |"],
+        ["gas", "≤ 0.15", "0.151", "**missed** |"],
+    ]
+
+
+def test_memory_against_probes(monkeypatch):
+    asked = []
+    monkeypatch.setattr(groups, "memory_of", lambda case, step: asked.append(step) or 7.0)
+    rows = GROUPS["probes"].measure(["power"], 1)
+    assert asked[:3] == ["K = 1, whole batch", "K = 1", "published, K = 1"]
+    assert {row["K"] for row in rows} == {1, 2}  # d is 3
+    figure = draw(GROUPS["probes"], rows)
     assert len(figure.axes[0].lines) == 3
 
 

@@ -12,6 +12,7 @@ _GROUPS = {
     "density": "exact log-volumes without a gradient",
     "memory": "extra peak of a step, in a process of its own",
     "variance": "noise of the stochastic gradient against the number of probes, and products counted",
+    "probes": "memory of a stochastic step against the number of probes",
     "growth": "a step against the dimension of the manifold",
     "threads": "a step with one thread and with two",
     "quality": "validation scores against CPU seconds, on POWER and MINIBOONE",
@@ -58,5 +59,5 @@ def run(arguments: argparse.Namespace) -> int:
         list(_GROUPS) if arguments.what == "all" else [arguments.what], arguments.cases, arguments.rounds, arguments.out
     )
     if arguments.out is not None:
-        write_atomically(arguments.out / "benchmarks.md", ("# Benchmarks\n\n" + page(arguments.out)).encode())
+        write_atomically(arguments.out / "benchmarks.md", page(arguments.out).encode())
     return 0

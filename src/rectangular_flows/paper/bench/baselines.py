@@ -80,7 +80,7 @@ class Bench:
 
     def step(self, name: str) -> Step:
         """One training step: forward, backward, clipping, Adam at rate 0; ours in the parts that training takes."""
-        flow, x, K = self.flow, self.x, min(10, self.case.d)
+        flow, x = self.flow, self.x
         if name == "bare products":
             return make_products(flow, len(x))
         if name == "square zuko flow":
@@ -93,18 +93,7 @@ class Bench:
             choice = self.choice()
             chosen = self._objective(choice.method(), choice.share)
             return self._in_parts(chosen, Compiled(chosen) if name == "auto, compiled" else None)
-        volumes: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
-            "exact": Exact(),
-            "exact, whole batch": Exact(),
-            "K = 1": Stochastic(1),
-            "K = min(10, d)": Stochastic(K),
-            "K = 1, pcg": Stochastic(1, solver="pcg"),
-            "published, exact": published_exact,
-            "published, K = 1": partial(published_stochastic, probes=1),
-            "published, K = min(10, d)": partial(published_stochastic, probes=K),
-            "jacfwd and slogdet": naive,
-        }
-        objective = self._objective(volumes[name])
+        objective = self._objective(_volume(name, min(10, self.case.d)))
         if name.endswith("whole batch") or not isinstance(objective.volume, (Exact, Stochastic)):
             return lambda: self._step(objective, [(x, Place(len(x)))])
         return self._in_parts(objective)
@@ -121,6 +110,23 @@ class Bench:
 
     def _objective(self, volume: Callable[..., tuple[Tensor, Tensor]], share: float = 1.0) -> Objective:
         return Objective(self.flow, volume, BETA, share)  # type: ignore[arg-type]
+
+
+def _volume(name: str, most: int) -> Callable[..., tuple[Tensor, Tensor]]:
+    """The volume of a step by its name, "K = 4, pcg" or "published, K = min(10, d)", whose number is ``most``."""
+    plain = name.removesuffix(", whole batch")
+    fixed: dict[str, Callable[..., tuple[Tensor, Tensor]]] = {
+        "exact": Exact(),
+        "published, exact": published_exact,
+        "jacfwd and slogdet": naive,
+    }
+    if plain in fixed:
+        return fixed[plain]
+    words = plain.removeprefix("published, ").removeprefix("K = ").removesuffix(", pcg")
+    probes = most if words == "min(10, d)" else int(words)
+    if plain.startswith("published"):
+        return partial(published_stochastic, probes=probes)
+    return Stochastic(probes, solver="pcg" if plain.endswith("pcg") else "direct")
 
 
 def naive(flow: Manifold, z: Tensor) -> tuple[Tensor, Tensor]:

@@ -116,6 +116,20 @@ def _memory(cases: Sequence[str], rounds: int) -> list[Row]:
     return rows
 
 
+def _probes(cases: Sequence[str], rounds: int) -> list[Row]:
+    """Memory of a step against K, ours on the whole batch and as published with its K copies of every row."""
+    rows: list[Row] = []
+    for name in cases:
+        for K in (k for k in (1, 2, 4, 8, 16) if k <= CASES[name].d):
+            for method, step in (
+                ("ours", f"K = {K}, whole batch"),
+                ("ours, in parts", f"K = {K}"),
+                ("published", f"published, K = {K}"),
+            ):
+                rows.append({"case": name, "K": K, "method": method, "mib": memory_of(name, step)})
+    return rows
+
+
 def _median(found: Sequence[float | None]) -> float | None:
     """Of what was measured: malloc makes single peaks differ by a tenth."""
     return statistics.median(value for value in found if value is not None) if any(found) else None
@@ -243,6 +257,16 @@ GROUPS: dict[str, Group] = {
         ("miniboone",),
         "Squared error of the volume's gradient on 64 rows over its square, weighted as Adam weighs it; products counted.",
         "squared error of the gradient, relative",
+    ),
+    "probes": Group(
+        "Memory against K",
+        _probes,
+        "K",
+        "mib",
+        "method",
+        ("miniboone",),
+        "Extra peak of a step with K probes, in a process of its own; the published algorithm has K copies of every row.",
+        "MiB of a step",
     ),
     "growth": Group(
         "Growth with d", _growth, "d", "cpu_seconds", "method", (), "D = 2d, 64 rows.", "CPU seconds of a step"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,21 @@ from ...runs.display import say, wide_console
 from ...storage.files import write_atomically
 from .groups import GROUPS, OURS, Group, Row
 from .show import facts_of
+from .targets import GOALS
 
 _HIDDEN = ("cpu_least", "cpu_most")
+_HEADINGS = {
+    "cpu_seconds": "CPU seconds",
+    "wall_seconds": "wall seconds",
+    "over_reconstruction": "over reconstruction only",
+    "published_exact_over_this": "published, exact, over this",
+    "of_published": "of the published one",
+    "time_over_whole": "time over the whole batch",
+    "mib": "MiB",
+    "cpu": "CPU seconds",
+    "fid_like": "FID-like",
+    "of": "method",
+}
 
 
 def bench(groups: Sequence[str], cases: Sequence[str] | None, rounds: int, out: Path | None) -> dict[str, Any]:
@@ -106,23 +120,53 @@ def _lines(group: Group, shown: Sequence[Row]) -> Figure:
     return figure
 
 
-def page(folder: Path) -> str:
-    """The tables of the groups that were measured, as Markdown."""
-    parts = []
-    for name, group in GROUPS.items():
-        file = folder / f"{name}.json"
-        if not file.exists():
-            continue
-        result = json.loads(file.read_text(encoding="utf-8"))
-        facts = ", ".join(f"{key} {value}" for key, value in result["facts"].items())
+def page(folder: Path, figures: str = "") -> str:
+    """The groups that were measured, as Markdown: what was to be reached, then a figure and tables for each.
+
+    Args:
+        folder: with the JSON files of :func:`bench`.
+        figures: what goes before the names of the figures, such as "benchmarks/".
+    """
+    files = {name: folder / f"{name}.json" for name in GROUPS}
+    results = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in files.items() if file.exists()}
+    parts = [_text("introduction"), *_goals({name: result["rows"] for name, result in results.items()})]
+    for name, result in results.items():
+        group, facts = GROUPS[name], ", ".join(f"{key} {value}" for key, value in result["facts"].items())
         parts.append(
-            f"## {group.title} (`rnf bench {name}`)\n\n{group.note} {facts}.\n\n![{group.title}]({name}.png)\n"
+            f"## {group.title} (`rnf bench {name}`)\n\n{group.note} {facts.capitalize()}.\n\n"
+            f"![{group.title}]({figures}{name}.png)\n"
         )
         for rows in _by_columns(result["rows"]):
             columns = _columns(rows)
-            lines = [columns, ["---"] * len(columns), *([_cell(row.get(c)) for c in columns] for row in rows)]
-            parts.append("\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n")
-    return "\n".join(parts)
+            parts.append(
+                _markdown([_heading(c) for c in columns], [[_cell(row.get(c)) for c in columns] for row in rows])
+            )
+    return "\n".join([*parts, _text("authors")])
+
+
+def _text(name: str) -> str:
+    return resources.files(__package__).joinpath(f"{name}.md").read_text(encoding="utf-8")
+
+
+def _goals(rows: Mapping[str, Sequence[Row]]) -> list[str]:
+    found = [
+        [
+            goal.text,
+            case,
+            f"{'≥' if goal.at_least else '≤'} {bound:g}",
+            f"{value:.3g}",
+            "reached" if reached else "**missed**",
+        ]
+        for goal in GOALS
+        for case, bound, value, reached in goal.outcomes(rows.get(goal.group, ()))
+    ]
+    head = ["target", "case", "bound", "measured", "outcome"]
+    return ["## Targets\n", _markdown(head, found)] if found else []
+
+
+def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
 def _by_columns(rows: Sequence[Row]) -> list[list[Row]]:
@@ -141,10 +185,16 @@ def _table(group: Group, rows: Sequence[Row]) -> Table:
     table = Table(title=group.title, box=box.SIMPLE, padding=(0, 1, 0, 0))
     columns = _columns(rows)
     for name in columns:
-        table.add_column(name.replace("_", "\n"), justify="right" if name not in ("case", "method") else "left")
+        table.add_column(
+            _heading(name).replace(" ", "\n"), justify="right" if name not in ("case", "method") else "left"
+        )
     for row in rows:
         table.add_row(*(_cell(row.get(name)) for name in columns))
     return table
+
+
+def _heading(column: str) -> str:
+    return _HEADINGS.get(column, column.replace("_", " "))
 
 
 def _cell(value: Any) -> str:
