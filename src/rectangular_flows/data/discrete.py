@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +15,7 @@ from ._files import Array
 
 _REPEATS = 20  # rows for each distinct value, on average, that make a column discrete
 _LEAST_ROWS = 100
-_MOST_KEPT = 200  # values of a column that are kept with a model
+_MOST = 1_000  # values of a column that samples are rounded to
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +31,8 @@ class Levels:
     values: tuple[Array, ...] = ()
 
     @classmethod
-    def of(cls, rows: Array, without: Collection[int] = ()) -> Levels:
-        """Of the columns of a table, but for some.
+    def of(cls, rows: Array, without: Collection[int] = (), most: float = _MOST) -> Levels:
+        """Of the columns of a table, but for some, and for those with more values than ``most``.
 
         Example:
             >>> x = np.stack([np.arange(400.0) % 3, np.arange(400.0)], axis=1)
@@ -38,29 +40,51 @@ class Levels:
             >>> levels.columns, levels.nearest(np.array([[1.4, 1.4]])).tolist(), levels.step
             ((0,), [[1.0, 1.4]], 1.0)
         """
-        if len(rows) < _LEAST_ROWS:
-            return cls()
-        found = {i: np.unique(column) for i, column in enumerate(rows.T) if i not in without}
-        few = {i: values for i, values in found.items() if len(values) * _REPEATS <= len(rows)}
-        return cls(tuple(few), tuple(few.values()))
+        return cls.of_parts([rows], without, most)
+
+    @classmethod
+    def of_parts(cls, parts: Iterable[Array], without: Collection[int] = (), most: float = _MOST) -> Levels:
+        """The same of a table that comes part by part; rare values count, wherever they are."""
+        found: dict[int, Array] | None = None
+        count = 0
+        for rows in parts:
+            if found is None:
+                found = {i: rows[:0, i] for i in range(rows.shape[1]) if i not in without}
+            count += len(rows)
+            for i in list(found):
+                found[i] = np.unique(np.concatenate([found[i], np.unique(rows[:, i])]))
+                if len(found[i]) > most:
+                    del found[i]
+        few = {i: values for i, values in (found or {}).items() if len(values) * _REPEATS <= count}
+        return cls(tuple(few), tuple(few.values())) if count >= _LEAST_ROWS else cls()
 
     @property
     def step(self) -> float:
         """The largest of the usual distances between values that follow each other; 0 without such columns."""
         return max((float(np.median(np.diff(v))) for v in self.values if len(v) > 1), default=0.0)
 
+    def precision(self, kind: Any) -> np.dtype[Any]:
+        """The type of number, as wide as ``kind`` or wider, that has all of the values.
+
+        Example:
+            >>> [str(Levels((0,), (np.array(values),)).precision(np.float32)) for values in ([0.5, 2.0], [0.1, 0.2])]
+            ['float32', 'float64']
+        """
+        exact = all(bool((values.astype(kind) == values).all()) for values in self.values)
+        return np.dtype(kind if exact else np.float64)
+
     def nearest(self, rows: Array) -> Array:
-        """Rows with these columns rounded to the nearest of their values."""
-        rounded = rows.copy()
+        """Rows with these columns rounded to the nearest of their values, in a precision that has them."""
+        rounded = rows.astype(self.precision(rows.dtype))
         for column, values in zip(self.columns, self.values, strict=True):
-            middles = (values[1:] + values[:-1]) / 2
-            rounded[:, column] = values[np.searchsorted(middles, rows[:, column])]
+            middles, drawn = (values[1:] + values[:-1]) / 2, rows[:, column]
+            rounded[:, column] = np.where(np.isfinite(drawn), values[np.searchsorted(middles, drawn)], drawn)
         return rounded
 
     def listed(self) -> dict[str, list[float]]:
-        """As plain data, for files; columns with very many values are left out."""
+        """As plain data, for files."""
         pairs = zip(self.columns, self.values, strict=True)
-        return {str(column): [float(v) for v in values] for column, values in pairs if len(values) <= _MOST_KEPT}
+        return {str(column): [float(v) for v in values] for column, values in pairs}
 
     @classmethod
     def from_list(cls, listed: Mapping[str, Sequence[float]], columns: int) -> Levels:
@@ -85,11 +109,21 @@ def discrete_steps(rows: Tensor) -> Tensor:
         >>> discrete_steps(rows)
         tensor([1., 0.], dtype=torch.float64)
     """
-    steps, levels = torch.zeros(rows.shape[1], dtype=torch.float64), Levels.of(rows.double().numpy())
+    steps, levels = torch.zeros(rows.shape[1], dtype=torch.float64), Levels.of(rows.double().numpy(), most=math.inf)
     for column, values in zip(levels.columns, levels.values, strict=True):
         if len(values) > 1:
             steps[column] = float(np.diff(values).min())
     return steps
+
+
+def in_double(values: Array) -> Array:
+    """The numbers in float64 that are written with the digits of these: 0.1 of float32 as 0.1, not 0.10000000149.
+
+    Example:
+        >>> in_double(np.array([0.1, 3.0], dtype=np.float32))
+        array([0.1, 3. ])
+    """
+    return values if values.dtype == np.float64 else values.astype(np.str_).astype(np.float64)
 
 
 def dequantised(rows: Tensor, steps: Tensor, seed: int = 0) -> Tensor:

@@ -336,7 +336,8 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         generator = torch.Generator().manual_seed(int(state.randint(2**31)))
         scatter = self.flow_.scatter is not None if scatter is None else scatter
         drawn = self.flow_.sample(n_samples, generator=generator, scatter=scatter).cpu().numpy()
-        rows = self._used.restore(self._levels.nearest(drawn) if (scatter if rounded is None else rounded) else drawn)
+        levels = getattr(self, "_levels", Levels())  # of a version that did not know them, where it was pickled
+        rows = self._used.restore(levels.nearest(drawn) if (scatter if rounded is None else rounded) else drawn)
         return as_frame(rows, self._names) if self.data_frame_ else rows
 
     @property

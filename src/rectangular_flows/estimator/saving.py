@@ -39,7 +39,7 @@ def save_estimator(estimator: RectangularFlowEstimator, folder: str | Path) -> N
         "feature_names_in": None if names is None else [str(name) for name in names],
         "data_frame": estimator.data_frame_,
         "used": estimator._used.listed(),
-        "levels": estimator._levels.listed(),
+        "levels": getattr(estimator, "_levels", Levels()).listed(),
         "history": estimator.history_,
         "calibration": None if estimator.calibration_ is None else estimator.calibration_.listed(),
         "train_rows": estimator._trained_on,

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from matplotlib.image import imsave
 
-from ..data.discrete import Levels
+from ..data.discrete import Levels, in_double
 from ..data.sphere import DEGREES, to_degrees
 from ..data.tables import check_room, write_parts
 from ..errors import warn
@@ -73,13 +73,14 @@ def write_samples(
         _write_images(output, draw_bytes(run.flow, count, seed, bool(scatter)))
         return ()
     columns, kind = _columns(run), np.dtype(np.float64 if run.sphere is not None else _KINDS[run.flow.dtype])
-    if run.whole is not None:
-        kind = run.whole.used.precision(kind)
     if scatter is None:
         scatter = run.flow.scatter is not None and run.sphere is None
     levels = run.levels if (scatter if rounded is None else rounded) else Levels()
+    kind = levels.precision(kind)
+    if run.whole is not None:
+        kind = run.whole.used.precision(kind)
     with write_parts(output, columns, count, kind) as write:
-        for part in _sampled(run, count, seed, scatter, levels):
+        for part in _sampled(run, count, seed, scatter, levels, kind):
             write(part, {})
             if tick is not None:
                 tick(len(part))
@@ -92,15 +93,17 @@ def _columns(run: SavedRun) -> tuple[str, ...]:
     return run.columns if run.whole is None else run.whole.names
 
 
-def _sampled(run: SavedRun, count: int, seed: int, scatter: bool, levels: Levels) -> Iterator[Array]:
-    """The samples, part by part, in the form of the data."""
+def _sampled(
+    run: SavedRun, count: int, seed: int, scatter: bool, levels: Levels, kind: np.dtype[Any]
+) -> Iterator[Array]:
+    """The samples, part by part, in the form of the data and a precision that has the values of all columns."""
     generator, off = torch.Generator().manual_seed(seed), 0.0
     for start in range(0, count, _AT_ONCE):
         values = run.flow.sample(min(_AT_ONCE, count - start), generator=generator, scatter=scatter).numpy()
         if run.sphere is not None:
             off += float(np.abs(np.linalg.norm(values.astype(np.float64), axis=1) - 1).sum()) / count
             values = to_degrees(values)
-        values = levels.nearest(values)
+        values = levels.nearest(in_double(values) if kind == np.float64 else values)
         yield values if run.whole is None else run.whole.used.restore(values)
     if off > _FAR_FROM_SPHERE:
         text = f"the samples are {off:.3g} from the unit sphere on average, more than {_FAR_FROM_SPHERE:g}"

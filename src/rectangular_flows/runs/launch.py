@@ -13,6 +13,7 @@ from rich.console import Console
 from ..atlas import Model
 from ..data.datasets import place_of
 from ..data.discrete import Levels
+from ..data.rows import take
 from ..settings import FitSettings
 from ..training import Run, fit
 from ..training.distributed import World
@@ -24,7 +25,7 @@ from .prepared import Prepared, prepare, some_rows
 from .saved import SavedRun
 from .shared import open_once
 
-_LEVEL_ROWS = 100_000  # by which columns with few distinct values are known
+_AT_ONCE = 50_000  # rows to look for distinct values in
 
 
 def run_settings(
@@ -152,7 +153,8 @@ def _facts(settings: FitSettings, data: Prepared) -> dict[str, Any]:
         facts["whole"] = data.whole.listed()
     if data.image_shape is None and not settings.data.sphere:
         angles = {found.column for found in data.periodic}
-        facts["levels"] = Levels.of(some_rows(data.train, 0, _LEVEL_ROWS), angles).listed()
+        parts = (slice(start, start + _AT_ONCE) for start in range(0, len(data.train), _AT_ONCE))
+        facts["levels"] = Levels.of_parts((take(data.train, part).double().numpy() for part in parts), angles).listed()
     return facts
 
 
