@@ -55,6 +55,19 @@ def test_loss_and_gradient_are_those_of_plain_steps(traced, volume):
     assert call._works
 
 
+def test_many_kinds_of_steps_are_compiled(traced):
+    """As ``volume = "auto"`` makes them, with other numbers of probes and parts of a batch; the compiler's own limit is 8."""
+    objective = Objective(_flow(), Exact(), 50.0)
+    call = Compiled(objective)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NotCompiledWarning)
+        for probes in range(1, 6):
+            objective.volume = Stochastic(probes, distribution="gaussian")
+            for rows in (9, 5):
+                _gradient(objective, call, torch.randn(rows, 3), 1.0)
+    assert call._works
+
+
 def test_new_weights_of_beta_and_likelihood_compile_nothing_anew(traced):
     objective = Objective(_flow(), Exact(), 50.0)
     call, x = Compiled(objective), torch.randn(9, 3)

@@ -69,13 +69,46 @@ def test_each_kind_of_step_has_rows_of_its_own():
     """A step without the likelihood keeps less, and so does one with the volume of few rows."""
     objective = Objective(make_flow(), Exact(), 50.0)
     at_once = RowsAtOnce(objective, von_mises_circle(500, seed=0), torch.zeros(1), 1.0, World())
-    all_rows, alone = at_once("all", 1.0), at_once("all", 0.0)
+    known = {}
+    all_rows, alone = at_once("all", 1.0, known), at_once("all", 0.0, known)
     assert all_rows < alone
-    assert at_once("reconstruction", 1.0) == alone
+    assert at_once("reconstruction", 1.0, known) == alone
     objective.volume_fraction = 0.05
-    assert at_once("all", 0.5) == all_rows  # as measured before
-    at_once.forget()
-    assert all_rows < at_once("all", 1.0) < alone
+    assert at_once("all", 0.5, known) == all_rows  # as measured before
+    known.clear()
+    assert all_rows < at_once("all", 1.0, known) < alone
+
+
+def test_a_resumed_run_takes_the_parts_of_before(monkeypatch, tmp_path):
+    """Measured on its weights of now they might be others, and sums rounded otherwise."""
+    measured = []
+
+    def rows_within(*arguments, **options):
+        measured.append(1)
+        return 30 + len(measured)
+
+    monkeypatch.setattr("rectangular_flows.training.memory.rows_within", rows_within)
+    options = {"batch_size": 100, "scatter": False, "learning_rate": 1e-3}
+    x = von_mises_circle(200, seed=0)
+    whole = rnf.fit(make_flow(), x, TrainingConfig(epochs=4, **options))
+    assert measured == [1]
+    measured.clear()
+    rnf.fit(make_flow(), x, TrainingConfig(epochs=2, **options), out=tmp_path)
+    resumed = rnf.fit(make_flow(), x, TrainingConfig(epochs=4, **options), out=tmp_path, resume=True)
+    assert measured == [1]
+    weights = zip(whole.flow.state_dict().values(), resumed.flow.state_dict().values(), strict=True)
+    assert all(torch.equal(a, b) for a, b in weights)
+
+
+def test_lower_precision_is_measured_as_if_rows_were_computed_again(monkeypatch):
+    """Whether they are hangs on weights, which change."""
+    monkeypatch.setattr("rectangular_flows.volume.precision._slow_here", lambda: False)
+    x = torch.randn(64, 12)
+    torch.manual_seed(0)
+    flow = rnf.RectangularFlow(rnf.flows.RealNVP(12, 4, (128,)), rnf.flows.RealNVP(6, 1))
+    plain, low = (Objective(flow, Exact(tangent_dtype=name), 50.0) for name in (None, "bfloat16"))
+    assert saved_bytes(low, x) == saved_bytes(plain, x)
+    assert rows_within(low, x, 8.0) == pytest.approx(rows_within(plain, x, 8.0) / 1.5, abs=1)
 
 
 @settings(max_examples=100, deadline=None)
@@ -89,6 +122,7 @@ def test_parts_are_few_and_even_and_share_the_volumes(rows, most, share):
     assert torch.equal(torch.cat([part for part, _ in parts]).sort().values, torch.arange(rows))
     counted = [place.counted for _, place in parts]
     assert sum(counted) == volumes
+    assert counted == sorted(counted, reverse=True)
     for (part, place), count in zip(parts, counted, strict=True):
         assert place.rows == len(part)
         assert (part[:count] < volumes).all()

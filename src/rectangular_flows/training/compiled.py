@@ -14,6 +14,8 @@ from .atlas import AtlasObjective
 from .distributed import World
 from .objective import Means, Objective, Part, Place, Terms
 
+_MOST_KINDS = 64  # of steps: another batch, number of parts or probes makes one
+
 
 class NotCompiledWarning(UserWarning):
     """``compile=True`` was asked for where the compiler cannot help: training goes on without it."""
@@ -48,7 +50,8 @@ class Compiled:
     def _means(self, x: Tensor, place: Place, with_volume: int | None) -> Means:
         if self._works:
             try:
-                return Means(*self._fast(x, place, with_volume))
+                with torch._dynamo.config.patch(recompile_limit=_MOST_KINDS):
+                    return Means(*self._fast(x, place, with_volume))
             except NumericalError:
                 raise
             except (

@@ -225,7 +225,7 @@ class Loop:
     def _parts(self, batch: Tensor, kind: Part, weight: float) -> list[tuple[Tensor, Place]]:
         """A batch in parts that fit the memory, the same for any number of processes: the rows of this one in each."""
         world, volumes = self.world, math.ceil(self.objective.volume_fraction * len(batch))
-        parts = in_parts(batch, self.rows_at_once(kind, weight), volumes)
+        parts = in_parts(batch, self.rows_at_once(kind, weight, self.progress.rows_at_once), volumes)
         own = [world.share(part) for part, _ in parts]
         x = take(self.train, torch.cat(own), self.held_out.device, self.held_out.dtype)
         places = [replace(place, first=world.rank, step=world.size) for _, place in parts]
@@ -248,7 +248,7 @@ class Loop:
             if counts and self.chooser is not None and self.chooser.looks(self.progress):
                 whole = take(self.train, batch, self.held_out.device, self.held_out.dtype)  # all processes choose alike
                 if self.chooser.step(self.progress, whole, self.optimiser):
-                    self.rows_at_once.forget()
+                    self.progress.rows_at_once.clear()  # the volume is another one
             parts = self._parts(batch, part, weight)
             seed_everything(mix(self.config.seed, self.progress.step, 0), self.world.device)  # in all processes alike
             terms = backward_in_parts(self.stepped, parts, weight, part, self.world)
@@ -280,7 +280,7 @@ class Loop:
     def _step(self, terms: Terms, norm: Tensor) -> None:
         progress, config = self.progress, self.config
         if self.chooser is not None and self.chooser.after_step(progress):
-            self.rows_at_once.forget()
+            self.progress.rows_at_once.clear()
         if config.clip is not None:
             nn.utils.clip_grads_with_norm_(self.parameters, config.clip, norm)
         for group in self.optimiser.param_groups:

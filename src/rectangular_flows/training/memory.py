@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..data.rows import Rows, take
 from ..errors import NumericalError
+from ..volume.precision import never_rounded
 from .atlas import AtlasObjective
 from .compiled import Compiled
 from .distributed import World
@@ -19,6 +20,7 @@ from .objective import Objective, Part, Place, Terms
 _MOST_ROWS = 2.0**62
 _FEW = 64  # rows to measure on: bundles of fewer are computed otherwise
 _SLACK = 2.0  # what a backward pass needs beside the saved tensors
+_AGAIN = 1.5  # times the memory where tangents of half the precision are computed again: their own, and the others'
 _MANY, _STRETCH = 8, 2.0  # parts of a batch; with more, calls take a tenth of the time, so that the budget may stretch
 
 
@@ -39,7 +41,8 @@ def saved_bytes(
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor.detach()  # an output that its own node keeps would be a circle which nothing ever collects
 
-    with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+    hooks = torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor)
+    with torch.enable_grad(), hooks, never_rounded():
         terms = objective(rows, weight, part, place)
         return sum(kept.values()) if terms.loss.requires_grad else 0
 
@@ -71,6 +74,8 @@ def rows_within(
             parts; 0: it may not.
     """
     budget = budget_mib * 2**20 / _SLACK
+    if getattr(objective.volume, "tangent_dtype", None) is not None:  # rows may have to be computed again without it
+        budget /= _AGAIN
     share = objective.volume_fraction if isinstance(objective, Objective) and part == "all" and weight > 0 else 1.0
 
     def kept(few: Tensor, counted: int) -> float:
@@ -93,7 +98,7 @@ def rows_within(
 
 
 class RowsAtOnce:
-    """How many rows of a batch each kind of step takes at once; measured when it is first asked for.
+    """How many rows of a batch each kind of step takes at once; measured where it is not known.
 
     Args:
         objective: of the run.
@@ -115,19 +120,18 @@ class RowsAtOnce:
     ):
         self._objective, self._budget, self._world, self._batch = objective, budget_mib, world, batch
         self._take = partial(take, rows, slice(_FEW), like.device, like.dtype)
-        self._known: dict[tuple[Part, bool], int] = {}
 
-    def __call__(self, part: Part, weight: float) -> int:
-        """Rows of all processes together, for steps with this part of the objective and weight of the likelihood."""
-        kind = part, weight > 0
-        if kind not in self._known:
+    def __call__(self, part: Part, weight: float, known: dict[str, int]) -> int:
+        """Rows of all processes together, for steps with this part of the objective and weight of the likelihood.
+
+        What was measured is in ``known``, which is kept with the run: graphs of other weights may differ, and with them the
+        parts and how sums are rounded.
+        """
+        kind = f"{part}, {'with' if weight > 0 else 'without'} the likelihood"
+        if kind not in known:
             found = rows_within(self._objective, self._take(), self._budget, part, weight, self._batch)
-            self._known[kind] = int(self._world.agree(found))
-        return self._known[kind]
-
-    def forget(self) -> None:
-        """Measure again: the volume is another one."""
-        self._known.clear()
+            known[kind] = int(self._world.agree(found))
+        return known[kind]
 
 
 def in_parts(batch: Tensor, most: int, volumes: int) -> list[tuple[Tensor, Place]]:
@@ -137,16 +141,30 @@ def in_parts(batch: Tensor, most: int, volumes: int) -> list[tuple[Tensor, Place
         >>> [(part.tolist(), place.counted) for part, place in in_parts(torch.arange(7), 3, 2)]
         [([0, 2, 3], 1), ([1, 4, 5], 1), ([6], 0)]
     """
-    first, rest, left, found = batch[:volumes], batch[volumes:], len(batch), []
+    first, rest, found = batch[:volumes], batch[volumes:], []
     sizes = [len(part) for part in even_parts(batch, most)]
-    for i, size in enumerate(sizes):
-        left -= size
-        count = max(math.ceil(len(first) / (len(sizes) - i)), len(first) - left)
+    for size, count in zip(sizes, _counts(sizes, volumes), strict=True):
         rows = torch.cat([first[:count], rest[: size - count]])
         weight = count / size * len(batch) / volumes if volumes else 1.0
         found.append((rows, Place(size, counted=count, volume_weight=weight)))
         first, rest = first[count:], rest[size - count :]
     return found
+
+
+def _counts(sizes: Sequence[int], volumes: int) -> list[int]:
+    """Of so many volumes, those of each part: never more than of the part before.
+
+    A process that draws no probes for one part then draws none for those after it, so that probes hang on the row alone.
+
+    Example:
+        >>> _counts([9, 9, 9, 9, 5], 39), _counts([3, 3, 1], 2)
+        ([9, 9, 8, 8, 5], [1, 1, 0])
+    """
+    last = min(sizes[-1], volumes // len(sizes))
+    found: list[int] = []
+    for i in range(len(sizes) - 1):
+        found.append(math.ceil((volumes - last - sum(found)) / (len(sizes) - 1 - i)))
+    return [*found, last]
 
 
 def even_parts(batch: Tensor, most: int) -> tuple[Tensor, ...]:

@@ -85,6 +85,8 @@ class Progress:
     sums: dict[str, float] = field(default_factory=dict)
     volume: dict[str, Any] = field(default_factory=dict)
     """What ``volume = "auto"`` has measured and chosen."""
+    rows_at_once: dict[str, int] = field(default_factory=dict)
+    """Of each kind of step; see :class:`~.memory.RowsAtOnce`."""
     troubles: int = 0
     """Steps that failed numerically, after each of which the learning rate is lower."""
 

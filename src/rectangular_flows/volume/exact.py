@@ -5,7 +5,7 @@ Reference: the paper's Algorithm 2 (exact method), with the tangents bundled ins
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -68,7 +68,12 @@ class Exact:
             x, L = codimension_log_volume(core, z)
         else:
             x, tangents = self._tangents(core, z)
-            _, (L, _, _) = guarded_factors(core, z, tangents.flatten(2), self.tangent_dtype, self._reported)
+            _, (L, _, _) = guarded_factors(
+                tangents.flatten(2),
+                lambda rows: replace(self, tangent_dtype=None)._tangents(core, z[rows])[1].flatten(2),
+                self.tangent_dtype,
+                self._reported,
+            )
         return forward_through(tail, x), L
 
     def _use_codimension(self, core: list[Injection], d: int) -> bool:

@@ -7,8 +7,9 @@ where the triangular factor says that it is large are therefore computed again w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import cache
 from typing import Any, Literal
 
@@ -16,9 +17,9 @@ import torch
 from torch import Tensor
 
 from ..errors import PrecisionWarning, in_transform, warn
-from ..flows.injection import Injection, TangentMap, push_through
+from ..flows.injection import TangentMap
 from ..flows.tangents import tangents_in
-from .bundle import basis, factorise
+from .bundle import factorise
 
 TangentDtype = Literal["bfloat16"] | None
 
@@ -31,12 +32,25 @@ def check_tangent_dtype(name: TangentDtype) -> None:
         raise ValueError(f"expected tangent_dtype 'bfloat16' or None; got {name!r}")
 
 
+_never: ContextVar[bool] = ContextVar("never", default=False)
+
+
+@contextmanager
+def never_rounded() -> Iterator[None]:
+    """Within it, no tangents are carried in a lower precision."""
+    token = _never.set(True)
+    try:
+        yield
+    finally:
+        _never.reset(token)
+
+
 def in_precision(name: TangentDtype, device: torch.device) -> AbstractContextManager[None]:
     """A context in which networks carry tangents in that precision, where the device is quick at it.
 
     torch.compile sees none.
     """
-    if name is None or torch.compiler.is_compiling() or (device.type == "cpu" and _slow_here()):
+    if name is None or torch.compiler.is_compiling() or _never.get() or (device.type == "cpu" and _slow_here()):
         return nullcontext()
     return tangents_in(torch.bfloat16)
 
@@ -67,27 +81,58 @@ def rounded(tangent_map: TangentMap, name: TangentDtype) -> TangentMap:
 
 
 def guarded_factors(
-    core: Sequence[Injection], z: Tensor, tangents: Tensor, name: TangentDtype, reported: dict[str, float]
+    tangents: Tensor, again: Callable[[Tensor], Tensor], name: TangentDtype, reported: dict[str, float]
 ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
     """(J as a bundle, its (L, Q, R)), with the rows computed again where a lower precision would not do.
 
     Args:
-        core: the links of f whose volume is taken.
-        z: points, (B, d).
         tangents: all d of them, in that precision, (B, d, D).
+        again: those of the rows of these numbers, without rounding.
         name: of the precision; None: nothing is looked at.
         reported: what was warned of so far; kept by the caller.
     """
     factors = factorise(tangents)
     if name is None or in_transform(tangents):
         return tangents, factors
-    bad = torch.nonzero(~(_condition(factors[2].detach()) <= _MOST_CONDITION)).flatten()
+    better = _mended(tangents, again, _condition(factors[2].detach()), name, reported)
+    return (tangents, factors) if better is None else (better, factorise(better))
+
+
+def guarded_products(
+    pushed: Tensor,
+    weighted: Tensor,
+    d: int,
+    again: Callable[[Tensor], Tensor],
+    name: TangentDtype,
+    reported: dict[str, float],
+) -> Tensor:
+    """Jε for probes, in that precision but for rows where it would not do: where ‖Jε‖‖Wε‖/d is large.
+
+    Args:
+        pushed: Jε in that precision, (B, K, *out).
+        weighted: Wε, (B, K, *out).
+        d: of ε.
+        again: Jε of the rows of these numbers, without rounding.
+        name: as in :func:`guarded_factors`.
+        reported: likewise.
+    """
+    if name is None or in_transform(pushed):
+        return pushed
+    by_pushed, by_weighted = (v.detach().flatten(2).square().sum(dim=2).mean(dim=1) for v in (pushed, weighted))
+    better = _mended(pushed, again, (by_pushed * by_weighted).sqrt() / d, name, reported)
+    return pushed if better is None else better
+
+
+def _mended(
+    values: Tensor, again: Callable[[Tensor], Tensor], condition: Tensor, name: str, reported: dict[str, float]
+) -> Tensor | None:
+    """The values with badly conditioned rows computed again; None where there are none."""
+    bad = torch.nonzero(~(condition <= _MOST_CONDITION)).flatten()
     if not len(bad):
-        return tangents, factors
-    _report(len(bad), len(z), name, reported)
-    again = push_through(core, z[bad], basis(z[bad]))[1].flatten(2)
-    tangents = tangents.index_copy(0, bad, again)
-    return tangents, factorise(tangents)
+        return None
+    _report(len(bad), len(values), name, reported)
+    better = again(bad)
+    return better if len(bad) == len(values) else values.index_copy(0, bad, better)
 
 
 def _condition(R: Tensor) -> Tensor:

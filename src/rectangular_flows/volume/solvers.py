@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..errors import NotConvergedWarning, in_transform, warn
-from ..flows.injection import Injection, TangentMap, linearize_inverse_through, linearize_through
+from ..flows.injection import Injection, TangentMap, linearize_inverse_through, linearize_through, push_through
 from .bundle import basis, transpose
 from .conjugate_gradient import Solution, conjugate_gradient
 from .precision import TangentDtype, check_tangent_dtype, guarded_factors, rounded
@@ -59,7 +59,12 @@ class Direct:
     ) -> tuple[Tensor, None]:
         """Wε; see :class:`Solver`."""
         jacobian = rounded(tangent_map, self.tangent_dtype)(basis(z))
-        _, (_, Q, R) = guarded_factors(core, z, jacobian.flatten(2), self.tangent_dtype, self._reported)
+        _, (_, Q, R) = guarded_factors(
+            jacobian.flatten(2),
+            lambda rows: push_through(core, z[rows], basis(z[rows]))[1].flatten(2),
+            self.tangent_dtype,
+            self._reported,
+        )
         coordinates = torch.linalg.solve_triangular(R.mT, probes.mT.to(R.dtype), upper=False)
         return (Q @ coordinates).mT.to(z.dtype).unflatten(2, jacobian.shape[2:]), None
 

@@ -11,17 +11,17 @@ product is differentiated. How Wε is found is the :mod:`solver <rectangular_flo
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
 from ..densities.base import draw_normal
-from ..flows.injection import Injection, forward_through, linearize_through
+from ..flows.injection import Injection, forward_through, linearize_through, push_through
 from ..flows.local_chart import local_chart
 from .bundle import HasLayers, check_jacobian, core_and_tail
-from .precision import TangentDtype, check_tangent_dtype, rounded
+from .precision import TangentDtype, check_tangent_dtype, guarded_products, rounded
 from .solvers import Direct, Solver, as_solver
 
 Distribution = Literal["orthonormal", "gaussian", "rademacher"]
@@ -61,6 +61,7 @@ class Stochastic:
     max_iter: InitVar[int | None] = None
     generator: torch.Generator | None = None
     tangent_dtype: TangentDtype = None
+    _reported: dict[str, float] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self, tol: float | None, max_iter: int | None) -> None:
         if self.probes < 1:
@@ -88,6 +89,14 @@ class Stochastic:
         check_jacobian(pushed)
         with torch.no_grad():
             weighted, _ = as_solver(self.solver)(core, z, x, tangent_map, probes)
+        pushed = guarded_products(
+            pushed,
+            weighted,
+            z.shape[1],
+            lambda rows: push_through(core, z[rows], probes[rows])[1],
+            self.tangent_dtype,
+            self._reported,
+        )
         surrogate = (weighted * pushed).flatten(2).sum(dim=2).mean(dim=1)
         return forward_through(tail, x), surrogate
 
