@@ -56,7 +56,7 @@ def test_loss_and_gradient_are_those_of_plain_steps(traced, volume):
 
 
 def test_many_kinds_of_steps_are_compiled(traced):
-    """As ``volume = "auto"`` makes them, with other numbers of probes and parts of a batch; the compiler's own limit is 8."""
+    """As ``volume = "auto"`` makes them, with other probes and parts of a batch; the compiler's own limit is 8."""
     objective = Objective(_flow(), Exact(), 50.0)
     call = Compiled(objective)
     with warnings.catch_warnings():
