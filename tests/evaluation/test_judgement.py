@@ -139,7 +139,7 @@ def test_the_parts_of_the_data_are_bridged():
 
 
 def test_a_loop_is_not_closed():
-    loop = "try --latent-space circle, torus:2 or sphere, or --charts auto, or --latent-dim 3"
+    loop = "try --latent-space torus:2 or sphere, or --charts 4, or --latent-dim 3"
     advice = f"one chart cannot close a loop or separate pieces: {loop}. {CHART}"
     what = "25 % of the manifold's own samples lie amid the data where there are none"
     expected = ("bridged", what, f"train longer (--epochs); if that does not help, {advice}")
@@ -150,9 +150,35 @@ def test_a_loop_is_not_closed():
     assert first(shape={"torn": 0.2}) == ("torn", "the manifold tears 20 % of neighbouring rows apart", advice)
     assert first(shape={"torn": 0.2}, angles=True)[2] == f"try more --layers and --epochs, or --latent-dim 3. {CHART}"
     assert (
-        "4 charts are too few here: try --latent-space circle, torus:2 or sphere, or --charts 8, or"
+        "4 charts are too few here: try --latent-space torus:2 or sphere, or --charts 8, or"
         in first(shape={"torn": 0.2}, charts=4)[2]
     )
+
+
+def test_spaces_are_those_of_the_dimension():
+    """A circle closes a loop of one dimension; what closes up in three is not offered."""
+    for dim, words in ((1, "try --latent-space circle, or --charts 4"), (3, "try --charts 4")):
+        assert words in first(latent_dim=dim, shape={"torn": 0.2, "dimension": dim})[2]
+
+
+def test_a_dimension_too_many_folds_the_manifold():
+    """As a plane through a helix does: no closed space helps there."""
+    shape = {"between": 0.5, "dimension": 1.1, "dimension_gaussian": 3.0}
+    found = first(shape=shape)
+    assert found[1].endswith("lie amid the data where there are none, and these have about 1 dimension")
+    assert found[2] == "try --latent-dim 1, with more --epochs or --charts 4"
+    assert "--latent-dim 1" not in first(shape={**shape, "dimension": 1.6})[2]
+    assert "--latent-dim 1" not in first(shape=shape, angles=True)[2]
+
+
+def test_what_was_stopped_is_not_judged():
+    stopped = changed(finished=False)
+    assert [fault.name for fault in faults(stopped)] == ["unfinished"]
+    assert stopped.sentences.startswith("Not finished: training was stopped before its end")
+    assert stopped.sentences.endswith("Continue with rnf fit --resume.")
+    assert stopped.good is False
+    assert Verdict.from_numbers(stopped.numbers()) == stopped
+    assert Verdict.from_numbers({k: v for k, v in GOOD.numbers().items() if k != "finished"}).finished
 
 
 def test_a_plane_through_curved_data_is_undertrained_and_not_torn():
@@ -298,7 +324,7 @@ def test_the_gravest_comes_first():
 
 def test_a_verdict_in_words():
     assert str(GOOD) == (
-        "Verdict, on 1,400 rows that were held out of training (units of the model):\n"
+        "Verdict, on 1,400 rows that were held out of training (model's units; log-density: the data's):\n"
         "  variance kept                     97.0 % ± 1; PCA with as many dimensions 95.0 %\n"
         "  … least                           d 10.0 %, b 20.0 %, c 70.0 %\n"
         "  samples with scatter: classifier  55.0 % ± 1.0; real against real 50.0 %, Gaussian mixture 56.0 %\n"

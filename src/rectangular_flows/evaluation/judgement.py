@@ -41,6 +41,9 @@ def faults(v: Verdict) -> list[Fault]:
     """All that is wrong, the gravest first; none where there were too few rows to judge."""
     if v.kept is None:
         return []
+    if not v.finished:
+        what = "training was stopped before its end, and the best weights until then may be those at the start"
+        return [Fault("unfinished", what, "continue with rnf fit --resume")]
     found = (rule(v) for rule in _RULES)
     return [fault for fault in found if fault is not None]
 
@@ -112,6 +115,10 @@ def _shape(v: Verdict) -> Fault | None:
         return Fault("bridged", what, _one_chart("separate pieces", v))
     if off_data(v):
         what = f"{_percent(s.between)} of the manifold's own samples lie amid the data where there are none"
+        fewer = max(1, round(s.dimension))
+        if not v.angles and fewer < v.latent_dim and s.dimension < CURVED * s.dimension_gaussian:
+            many = f"{what}, and these have about {_dimensions(fewer)}"
+            return Fault("bridged", many, f"try --latent-dim {fewer}, with more --epochs or --charts 4")
         advice = _one_chart("close a loop or separate pieces", v)
         return Fault("bridged", what, f"train longer (--epochs); if that does not help, {advice}")
     if s.sample_pieces > s.pieces:
@@ -123,13 +130,14 @@ def _shape(v: Verdict) -> Fault | None:
 
 def _one_chart(cannot: str, v: Verdict) -> str:
     more = f", or --latent-dim {v.latent_dim + 1}" if v.latent_dim + 1 < v.ambient_dim else ""
-    loop = "try --latent-space circle, torus:2 or sphere, or " if "close" in cannot else "try "
+    spaces = {1: "--latent-space circle, or ", 2: "--latent-space torus:2 or sphere, or "}
+    loop = "try " + (spaces.get(v.latent_dim, "") if "close" in cannot else "")
     if v.angles:  # which have one chart
         many = "try more --layers and --epochs"
     elif v.charts > 1:
         many = f"{v.charts} charts are too few here: {loop}--charts {2 * v.charts}"
     else:
-        many = f"one chart cannot {cannot}: {loop}--charts auto"
+        many = f"one chart cannot {cannot}: {loop}--charts {'auto' if 'close' not in cannot else 4}"
     return f"{many}{more}. The density in all columns (log_density_ambient, samples with scatter) depends on it less"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from ..atlas import Model
@@ -51,6 +52,6 @@ def verdict_of(run: SavedRun, *, again: bool = False) -> Verdict:
     """
     if not again and (kept := kept_verdict(run)) is not None:
         return kept
-    found = judge(run.flow, run.data)
+    found = replace(judge(run.flow, run.data), finished=not run.unfinished)
     keep_verdict(run.path, found)
     return found

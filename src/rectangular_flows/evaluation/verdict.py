@@ -119,6 +119,7 @@ class Verdict:
         numerics: round trip and conditioning.
         charts: of the model.
         angles: whether some columns are angles, which have one chart.
+        finished: whether training was; what is judged may else be its start.
         rounded: columns with few distinct values: samples are rounded to these before they are compared.
     """
 
@@ -135,6 +136,7 @@ class Verdict:
     rounded: tuple[str, ...] = ()
     charts: int = 1
     angles: bool = False
+    finished: bool = True
 
     @property
     def faults(self) -> list[Any]:

@@ -19,7 +19,9 @@ def sentences(v: Verdict) -> str:
 
 
 def word(v: Verdict) -> str:
-    """Good, not good, or not judged."""
+    """Good, not good, not finished, or not judged."""
+    if v.kept is not None and not v.finished:
+        return "Not finished"
     return {True: "Good", False: "Not good", None: "Not judged"}[v.good]
 
 
@@ -125,7 +127,11 @@ def text(v: Verdict) -> str:
     if v.kind == "table" and v.kept is not None and v.samples is None:
         notes.append("this model has no density in all columns: train it again for one")
     width = max((len(name) for name, _ in shown), default=0)
-    head = [f"Verdict, on {v.held_out:,} rows that were held out of training (units of the model):"] if shown else []
+    head = (
+        [f"Verdict, on {v.held_out:,} rows that were held out of training (model's units; log-density: the data's):"]
+        if shown
+        else []
+    )
     body = [f"  {name:<{width}}  {value}" for name, value in shown]
     return "\n".join([*head, *body, *(f"  note: {note}" for note in notes), sentences(v)])
 

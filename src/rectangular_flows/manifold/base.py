@@ -181,8 +181,8 @@ class Manifold(Batched):
                 RoundTripWarning,
                 f"the flow is not numerically invertible at {int(bad.sum())} of {len(z)} points: encoding a "
                 f"decoded point misses it by up to {float(error.max()):.1e} (relative), more than {tolerance:.1e} for "
-                f"{z.dtype}. Coordinates and densities there are off by as much. Use float64, or bound the log-scale "
-                "(scale='tanh') and train again.",
+                f"{z.dtype}. Coordinates and densities there are off by as much. Train in float64 (--dtype float64, "
+                "dtype='float64').",
             )
 
 

@@ -156,6 +156,10 @@ class Calibration:
             raise ValueError("this calibration has no density in R^D")
         return Tail(-self.ambient), Tail(self.distance)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what was remembered of rows, which cannot be pickled."""
+        return {name: value for name, value in vars(self).items() if name != "_found"}
+
     def outlier_score(self, scores: Scores) -> Array:
         """How unusual other rows are, (N,): the larger, the more. It is computed once, since the p-value needs it too."""
         if scores not in self._found:

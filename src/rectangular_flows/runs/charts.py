@@ -78,14 +78,13 @@ def choose_charts(settings: FitSettings, train: Rows, seed: int, periodic: Seque
     if count == 1:
         return Charts(1, f"{what}, and neither a loop nor a closed surface was found")
     gain, error = _gain(settings, rows.to(getattr(torch, settings.training.dtype or "float32")), count, seed)
-    told = f"{count} charts give rows held out {gain:.2g} ± {error:.1g} nats more than one"
+    more = "more" if gain >= 0 else "fewer"
+    told = f"{count} charts give rows held out {abs(gain):.2g} ± {error:.1g} nats {more} than one"
+    hint = "; --latent-space circle closes a loop with one" if loops else ""
+    hint += "; --latent-space sphere or torus:2 may do with one" if surfaces else ""
     if not gain > _SIGMAS * error * (1 if pieces == 1 else -1):
-        return Charts(1, f"{what}, but {told}")
-    if loops:
-        told += "; --latent-space circle closes a loop with one"
-    if surfaces:
-        told += "; --latent-space sphere or torus:2 may do with one"
-    return Charts(count, f"{what}; {told}")
+        return Charts(1, f"{what}, but {told}{hint}")
+    return Charts(count, f"{what}; {told}{hint}")
 
 
 def is_loop(y: Array, latent_dim: Any) -> bool:

@@ -15,6 +15,7 @@ from ..data.periodic import PeriodicColumn
 from ..data.rows import Rows, shuffled, take
 from ..kinds import Chosen, Nothing
 from ..manifold import squared_distance
+from ..metrics.arrays import Array
 from ..metrics.dimension import DuplicateRowsWarning, estimate_dimension
 from ..partition import LANDMARKS, separate_pieces
 from ..settings import ModelSettings
@@ -67,7 +68,9 @@ def choose_dimension(
     kept, held_out = _split(rows)
     linear = _linear(kept, held_out)
     if len(rows) < _FEW:
-        return Dimension(linear, f"{linear} principal components keep 95 % of the variance; there are few rows")
+        return Dimension(
+            linear, f"{linear} principal components keep {_kept(kept, held_out, linear)}; there are few rows"
+        )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DuplicateRowsWarning)
         try:
@@ -80,8 +83,9 @@ def choose_dimension(
         lost = _lost(replace(settings, latent_dim=dim), kept.to(dtype), held_out.to(dtype), seed)
         if lost <= LOST:
             curved = f"a curved manifold of {dim} dimensions keeps {1 - lost:.0%} of the variance of rows held out"
-            return Dimension(dim, f"{curved}; PCA needs {linear}")
-    return Dimension(linear, f"{linear} of {columns} principal components keep 95 % of the variance of rows held out")
+            enough = _left(kept, held_out)[linear - 1] <= LOST + 1e-9
+            return Dimension(dim, f"{curved}; PCA needs {'' if enough else 'more than '}{linear}")
+    return Dimension(linear, f"{linear} of {columns} principal components keep {_kept(kept, held_out, linear)}")
 
 
 def _beside_angles(train: Rows, seed: int, angles: set[int]) -> Dimension:
@@ -122,14 +126,27 @@ def _linear(kept: torch.Tensor, held_out: torch.Tensor) -> int:
     """Principal components of standardised rows that keep 95 % of the variance of others; fewer than there are columns."""
     if kept.shape[1] < 2:
         return 1
+    left = _left(kept, held_out)
+    enough = np.flatnonzero(left <= LOST + 1e-9)
+    count = int(enough[0]) + 1 if len(enough) else len(left)
+    return max(1, min(count, kept.shape[1] - 1, len(kept) - 1))
+
+
+def _left(kept: torch.Tensor, held_out: torch.Tensor) -> Array:
+    """Share of the variance of other rows that is left after so many principal components of standardised rows."""
     mean, deviation = kept.mean(dim=0), kept.std(dim=0, correction=0)
     fitted, judged = (((part - mean) / deviation).numpy() for part in (kept, held_out))
     directions = np.linalg.svd(fitted, full_matrices=False)[2]
     total = float(np.square(judged).sum()) or 1.0
-    left = 1 - np.cumsum(np.square(judged @ directions.T).sum(axis=0)) / total
-    enough = np.flatnonzero(left <= LOST + 1e-9)
-    count = int(enough[0]) + 1 if len(enough) else len(directions)
-    return max(1, min(count, kept.shape[1] - 1, len(kept) - 1))
+    left: Array = 1 - np.cumsum(np.square(judged @ directions.T).sum(axis=0)) / total
+    return left
+
+
+def _kept(kept: torch.Tensor, held_out: torch.Tensor, count: int) -> str:
+    """What so many of them keep, for people."""
+    if kept.shape[1] < 2:
+        return "all of the variance of rows held out"
+    return f"{1 - _left(kept, held_out)[count - 1]:.0%} of the variance of rows held out"
 
 
 def _lost(settings: ModelSettings, kept: torch.Tensor, held_out: torch.Tensor, seed: int) -> float:

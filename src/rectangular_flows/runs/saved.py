@@ -22,10 +22,10 @@ from ..data.tables import Table
 from ..errors import warn
 from ..settings import DataSettings, FitSettings
 from ..storage.files import fingerprint
-from ..storage.manifest import read_files
+from ..storage.manifest import Stored, read_files
 from ..storage.models import CALIBRATION, DESCRIPTION, WEIGHTS, build_model, description_in, read_description
 from ..storage.texts import read_json
-from ..training.folder import is_run, read_config
+from ..training.folder import has_checkpoint, is_run, read_config
 from ..training.history import read_history
 from ..training.run import Epoch
 from .calibration import Calibration
@@ -36,6 +36,10 @@ EVALUATION = "evaluation.json"
 
 class ChangedDataWarning(UserWarning):
     """The data of a run have changed since it was trained: its split differs, and test rows may have been trained on."""
+
+
+class UnfinishedRunWarning(UserWarning):
+    """The training of a run was stopped before its end, or goes on: what is used is its best model so far."""
 
 
 class SavedRun:
@@ -78,6 +82,9 @@ class SavedRun:
     @cached_property
     def flow(self) -> Model:
         """The model, on the CPU."""
+        if self.unfinished:
+            so_far = "what is saved is its best model so far, perhaps its start"
+            warn(UnfinishedRunWarning, f"this run is not finished: {so_far}. Continue it: rnf fit --resume {self.path}")
         return build_model(self._files, self.path)
 
     @cached_property
@@ -152,6 +159,12 @@ class SavedRun:
     def trained(self) -> bool:
         """Whether it is a run, finished or not, and no saved model or estimator."""
         return is_run(self.path)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it is a run that can be resumed before its end."""
+        stored = Stored(self.path)
+        return stored.manifest is not None and has_checkpoint(self.path) and not stored.facts.get("finished")
 
     @cached_property
     def history(self) -> list[Epoch]:
