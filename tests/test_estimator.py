@@ -1,3 +1,4 @@
+import pickle
 import warnings
 
 import numpy as np
@@ -9,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import rectangular_flows as rnf
+from rectangular_flows.data.repeats import RepeatedRowsWarning
 from rectangular_flows.errors import LeftOutWarning
 
 QUICK = {"latent_dim": 1, "layers": 2, "hidden": (8,), "latent": "realnvp", "epochs": 2, "dtype": "float64"}
@@ -132,6 +134,31 @@ def test_outliers():
     assert (detector.decision_function(X) == detector.score_samples(X) - detector.offset_).all()
 
 
+@pytest.mark.parametrize("kind", [rnf.RectangularFlowEstimator, rnf.RectangularFlowOutlierDetector])
+def test_pickled_after_it_was_used(kind):
+    """What it remembers of rows stays behind."""
+    X = helix(100)
+    fitted = kind(**{**QUICK, "epochs": 1}, random_state=0).fit(X)
+    fitted.explain(X[:3])
+    scores = fitted.score_samples(X)
+    again = pickle.loads(pickle.dumps(fitted))  # noqa: S301
+    np.testing.assert_array_equal(again.score_samples(X), scores)
+    np.testing.assert_array_equal(again.explain(X[:3]).score, fitted.explain(X[:3]).score)
+
+
+def test_dates_are_refused_by_name():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(helix(50), columns=list("abc"))
+    frame["when"] = pandas.Timestamp("2026-01-01") + pandas.to_timedelta(np.arange(50), unit="D")
+    with pytest.raises(ValueError, match=r"'when' of X hold dates or durations\. .*total_seconds"):
+        rnf.RectangularFlowEstimator(**QUICK).fit(frame)
+
+
+def test_copies_of_rows_are_noticed():
+    with pytest.warns(RepeatedRowsWarning, match="rows repeat others"):
+        rnf.RectangularFlowEstimator(**{**QUICK, "epochs": 1}).fit(np.tile(helix(60), (4, 1)))
+
+
 def test_automatic_dimension():
     estimator = rnf.RectangularFlowEstimator(**{**QUICK, "latent_dim": "auto"}).fit(helix())
     assert estimator.latent_dim_ == 1
@@ -150,6 +177,7 @@ def test_as_many_dimensions_as_columns():
         ({"latent_dim": "many"}, "got 'many'"),
         ({"validation_fraction": 1.5}, "validation_fraction < 1.*got 1.5"),
         ({"volume": "rough"}, "exact, stochastic, auto; got rough"),
+        ({"time": 9.0}, "time plans the epochs, and epochs=.* fixes them: give one of the two"),
         ({"probes": 7}, "probes is for volume = stochastic; this run has volume = auto"),
     ],
 )

@@ -133,10 +133,17 @@ def test_stopped_and_resumed_is_as_if_never_stopped(straight, tmp_path, number):
     assert "Traceback" not in error
     how = re.search(r"rnf (fit --resume \S+)", error)
     assert how, error
+    assert SavedRun(tmp_path / "stopped").unfinished
+    shown = run("show", tmp_path / "stopped")
+    assert "this run is not finished: what is saved is its best model so far, perhaps its start" in flat(shown.stderr)
+    assert "\nNot finished: training was stopped before its end" in shown.stdout
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     resumed = run(*how[1].split(), cwd=elsewhere)  # from another folder, with no other argument
     assert resumed.returncode == 0, resumed.stderr
+    assert not SavedRun(tmp_path / "stopped").unfinished
+    shown = run("show", tmp_path / "stopped")
+    assert "finished" not in shown.stdout + shown.stderr
     for name in ("model.safetensors", "model.json"):
         same = (tmp_path / "stopped" / name).read_bytes() == (undisturbed / name).read_bytes()
         assert same, name  # bytes themselves would take minutes to be shown
@@ -163,6 +170,10 @@ def test_a_runs_own_configuration_can_be_used_again(trained, tmp_path):
     done = run(*arguments)
     assert done.returncode == 0, done.stderr
     assert rnf.load(tmp_path / "again").ambient_dim == 3
+
+
+def flat(text):
+    return " ".join(text.split())
 
 
 def summary(best=2, target=None, steps=500, kind="table", start=None):

@@ -78,7 +78,12 @@ def settings_in(arguments: argparse.Namespace) -> FitSettings:
     if is_run:
         base, given = {**base, **given}, {}
     try:
-        return FitSettings.from_flat({**given, **flags_in(arguments)}, base)
+        flags = flags_in(arguments)
+        settings = FitSettings.from_flat({**given, **flags}, base)
+        if flags.get("time") is not None and settings.training.epochs != "auto":
+            fixed = f"are {settings.training.epochs} here, by --epochs, the preset or the configuration file"
+            raise ValueError(f"--time plans the epochs, which {fixed}: give --epochs auto, or leave out --time")
+        return settings
     except ValueError as error:
         known = f" (in {arguments.config})" if "unknown setting" in str(error) else ""
         raise ValueError(f"{error}{known}") from error

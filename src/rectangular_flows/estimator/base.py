@@ -30,7 +30,7 @@ from ..runs.calibration import Calibration
 from ..training import fit
 from ..training.setup import threads_for
 from .fitting import check_rows, dimension_of, periodic_of, settings_of, split_rows, used_in, with_charts
-from .frames import Array, as_frame, is_frame, refuse_masked
+from .frames import Array, as_frame, is_frame, refuse_dates, refuse_masked
 from .saving import load_estimator, save_estimator
 
 _SUMMARY_ROWS = 2_000  # held-out rows kept for it
@@ -192,6 +192,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         if not reset:
             check_is_fitted(self)
         refuse_masked(X, "X")
+        refuse_dates(X)
         values: Array = validate_data(self, X, reset=reset, dtype=np.float64, ensure_min_samples=2 if reset else 1)
         if reset:
             check_spread(spread_of(values, values[0]), self._names, "X")

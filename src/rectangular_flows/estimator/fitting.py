@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..data.columns import UsedColumns
 from ..data.periodic import PeriodicColumn, periodic_columns
+from ..data.repeats import warn_of_repeats
 from ..data.rows import shuffled
 from ..errors import LeftOutWarning, warn
 from ..flows.spaces import Space
@@ -32,6 +33,8 @@ def settings_of(estimator: RectangularFlowEstimator, seed: int, latent_dim: int)
     given = {name: plain(getattr(estimator, name)) for name in _GIVEN}
     if estimator.volume != "stochastic" and estimator.probes == 1:  # its default, which says nothing
         del given["probes"]
+    if estimator.time is not None and estimator.epochs != "auto":
+        raise ValueError(f"time plans the epochs, and epochs={estimator.epochs!r} fixes them: give one of the two")
     given |= {"latent_dim": latent_dim, "seed": seed}
     return FitSettings.from_flat(given, read_preset(DEFAULT_PRESET))
 
@@ -98,6 +101,8 @@ def used_in(values: Array, names: Sequence[str], fixed: bool) -> UsedColumns:
         ValueError: fewer than two would be left, or none may be left out.
     """
     used = UsedColumns.of(values)
+    if not fixed:  # angles of few values repeat as they should
+        warn_of_repeats(values)
     if used.all:
         return used
     reasons = used.reasons(names)

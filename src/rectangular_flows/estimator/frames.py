@@ -27,6 +27,19 @@ def is_frame(X: Any) -> bool:
     return pandas is not None and isinstance(X, pandas.DataFrame)
 
 
+def refuse_dates(X: Any) -> None:
+    """Refuse a DataFrame with columns of dates or durations, which have no unit."""
+    if not is_frame(X):
+        return
+    dates = [str(name) for name, kind in X.dtypes.items() if getattr(kind, "kind", "") in "mM"]
+    if dates:
+        one, named = dates[0], ", ".join(map(repr, dates))
+        raise ValueError(
+            f"expected columns of numbers; {named} of X hold dates or durations. Leave them out, or give "
+            f"numbers: (X[{one!r}] - X[{one!r}].min()).dt.total_seconds() for dates"
+        )
+
+
 def as_frame(values: Array, columns: list[str], index: Any = None) -> Any:
     """As a DataFrame; as it is where pandas is not installed."""
     try:

@@ -13,6 +13,7 @@ from rich.console import Console
 from ..atlas import Model
 from ..data.datasets import place_of
 from ..data.discrete import Levels
+from ..data.repeats import MOST, warn_of_repeats
 from ..data.rows import take
 from ..settings import FitSettings
 from ..training import Run, fit
@@ -50,6 +51,8 @@ def run_settings(
         flow = None
         if world.first and data.note and not quiet:
             say(f"note: {data.note}", console=console)
+        if world.first and not resume and data.image_shape is None:
+            warn_of_repeats(take(data.train, slice(MOST)).double().numpy())
         if world.first:
             settings, flow = _model(settings, data, None if quiet else console)
         flow, settings = same_model(world, flow), _same_settings(world, settings)
