@@ -167,3 +167,9 @@ def test_the_figure_shows_the_numbers():
     ]
     assert dots == [{"auto": 1.25}, {"exact": 7.0}, {"auto": 3.0}]
     assert [text.get_text() for axis in figure.axes for text in axis.texts if text.get_text()] == ["1.2", "7", "3"]
+
+
+def test_the_page_in_the_docs_is_made_of_the_numbers_beside_it():
+    from tools.benchmarks import DOCS
+
+    assert (DOCS / "benchmarks.md").read_text() == page(DOCS / "benchmarks", "benchmarks/"), "python tools/benchmarks.py"

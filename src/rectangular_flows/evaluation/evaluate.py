@@ -221,7 +221,7 @@ METRICS: dict[str, Metric] = {
         partial(_distance, lambda x, y, seed: sliced_wasserstein(x, y, seed=seed), False),
     ),
     "c2st": Metric(
-        "accuracy of a classifier, samples or data (0.5: none)",
+        "accuracy of a classifier, samples on the manifold or data (0.5: none)",
         partial(_distance, lambda x, y, seed: classifier_two_sample(x, y, seed=seed), False),
     ),
     "fid": Metric("FID of samples", partial(_image, "fid")),

@@ -10,6 +10,11 @@ from dataclasses import replace
 
 from .config import TrainingConfig
 
+
+class ShortTimeWarning(UserWarning):
+    """A time that is too short for any training of use."""
+
+
 PLANNED = {"epochs", "epoch_rows", "latent_epochs", "evaluate_every", "patience"}
 """The settings that a time decides."""
 _WARM_UP, _MEASURED = 3, 7  # steps
@@ -27,6 +32,22 @@ def seconds_of(step: Callable[[], object]) -> float:
         step()
         spent.append(time.perf_counter() - start)
     return statistics.median(spent[_WARM_UP:])
+
+
+def least_seconds(config: TrainingConfig, seconds_per_step: float, used: float = 0.0) -> float:
+    """The least that a training and what follows it take; arguments as of :func:`within`.
+
+    Example:
+        >>> round(least_seconds(TrainingConfig(epochs="auto", time=1.0, batch_size=100).for_rows(10_000), 0.1, 2.0), 1)
+        9.6
+    """
+    return used + _LEAST_STEPS * _seconds_of_a_step(config, seconds_per_step) / _SHARE
+
+
+def _seconds_of_a_step(config: TrainingConfig, measured: float) -> float:
+    """With its share of the density of the columns, and of the latent density alone."""
+    alone = _LATENT * config.latent_epochs / config.whole_epochs
+    return measured * (1 + alone + _COLUMNS * config.scatter)
 
 
 def within(config: TrainingConfig, rows: int, seconds_per_step: float, used: float = 0.0) -> TrainingConfig:
@@ -48,9 +69,7 @@ def within(config: TrainingConfig, rows: int, seconds_per_step: float, used: flo
         return config
     epoch_rows = min(rows, config.epoch_rows or rows)
     per_epoch = math.ceil(epoch_rows / config.batch_size)
-    alone = _LATENT * config.latent_epochs / config.whole_epochs
-    whole = 1 + alone + _COLUMNS * config.scatter
-    steps = max(_SHARE * (config.time - used) / (seconds_per_step * whole), _LEAST_STEPS)
+    steps = max(_SHARE * (config.time - used) / _seconds_of_a_step(config, seconds_per_step), _LEAST_STEPS)
     if steps >= per_epoch * config.whole_epochs:
         return config
     if steps < _LEAST_EPOCHS * per_epoch:  # shorter epochs, so that there are enough validations to choose from

@@ -11,7 +11,8 @@ import torch
 
 from ..atlas import Atlas, Model
 from ..data.rows import Rows, split, take
-from .budget import PLANNED, within
+from ..errors import warn
+from .budget import PLANNED, ShortTimeWarning, least_seconds, within
 from .config import TrainingConfig
 from .distributed import World
 from .evaluation import Metric, metrics_for
@@ -96,7 +97,12 @@ def fit(
         record = {**config.settings(), **(settings or {})}
         if timed:
             seconds = loop.seconds_per_step()
-            config = within(config, len(train), seconds, world.agree(time.perf_counter() - begun))
+            used = world.agree(time.perf_counter() - begun)
+            least = least_seconds(config, seconds, used)
+            if world.first and config.time is not None and least > config.time:
+                few = f"time = {config.time:g} seconds are too few for this model: the shortest training takes about"
+                warn(ShortTimeWarning, f"{few} {least:.0f}, and it is taken")
+            config = within(config, len(train), seconds, used)
             record |= {name: getattr(config, name) for name in PLANNED}
             loop = Loop(flow, train, held_out, config, world, *parts)
         try:
