@@ -50,8 +50,8 @@ format: $(STAMP)  ## let ruff format and fix
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(STAMP)  ## speed and memory against the algorithm as published
-	$(BIN)/rnf bench volume
+bench: $(STAMP)  ## speed, memory and quality against the algorithm as published; an hour
+	$(BIN)/rnf bench all --out runs/bench
 
 reproduce: $(STAMP)  ## every experiment of the paper whose data are at hand; hours, and goes on where it was stopped
 	$(BIN)/rnf reproduce all
