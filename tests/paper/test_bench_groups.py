@@ -172,4 +172,6 @@ def test_the_figure_shows_the_numbers():
 def test_the_page_in_the_docs_is_made_of_the_numbers_beside_it():
     from tools.benchmarks import DOCS
 
-    assert (DOCS / "benchmarks.md").read_text() == page(DOCS / "benchmarks", "benchmarks/"), "python tools/benchmarks.py"
+    assert (DOCS / "benchmarks.md").read_text() == page(DOCS / "benchmarks", "benchmarks/"), (
+        "python tools/benchmarks.py"
+    )
