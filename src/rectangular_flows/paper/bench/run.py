@@ -21,6 +21,7 @@ from .groups import GROUPS, OURS, Group, Row
 from .show import facts_of
 from .targets import GOALS
 
+_ACROSS = 5  # panels
 _HIDDEN = ("cpu_least", "cpu_most")
 _HEADINGS = {
     "cpu_seconds": "CPU seconds",
@@ -73,10 +74,14 @@ def draw(group: Group, rows: Sequence[Row]) -> Figure:
 def _in_rows(group: Group, shown: Sequence[Row]) -> Figure:
     places = list(dict.fromkeys(row[group.x] for row in shown))
     names = list(dict.fromkeys(row[group.by] for row in shown))[::-1]
-    figure = sheet(2.2 + 1.9 * len(places), 0.9 + 0.27 * len(names), w_pad=0.06)
-    axes = figure.subplots(1, len(places), sharex=True, sharey=True, squeeze=False)[0]
+    across = min(len(places), _ACROSS)
+    down = -(-len(places) // across)
+    figure = sheet(2.2 + 1.9 * across, 0.5 + down * (0.4 + 0.27 * len(names)), w_pad=0.06)
+    axes = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flatten()
+    for axis in axes[len(places) :]:
+        axis.set_visible(False)
     least, most = (bound(row[group.y] for row in shown) for bound in (min, max))
-    for axis, place in zip(axes, places, strict=True):
+    for axis, place in zip(axes, places, strict=False):
         for row in shown:
             if row[group.x] != place:
                 continue
@@ -84,7 +89,8 @@ def _in_rows(group: Group, shown: Sequence[Row]) -> Figure:
             colour = RED if row[group.by].startswith("auto") else BLUE if row[group.by] in OURS else MUTED
             axis.plot([least, value], [at, at], color=PALE, linewidth=1.2, zorder=1)
             axis.plot([value], [at], "o", color=colour, markersize=5, zorder=2)
-            axis.annotate(f"{value:.2g}", (value, at), (6, 0), textcoords="offset points", va="center", fontsize=7.5)
+            said = f"{value:.0f}" if value >= 100 else f"{value:.2g}"
+            axis.annotate(said, (value, at), (6, 0), textcoords="offset points", va="center", fontsize=7.5)
         axis.set_xscale("log")
         axis.xaxis.set_major_formatter("{x:g}")
         axis.set_xlim(least / 1.3, most * 2.2)
