@@ -144,6 +144,15 @@ def test_memory_against_probes(monkeypatch):
     assert len(figure.axes[0].lines) == 3
 
 
+def test_rounding_does_not_flatten_the_figure():
+    rows = [
+        {"case": "a", "distribution": "orthonormal", "K": K, "noise": noise}
+        for K, noise in ((1, 0.5), (2, 0.1), (3, 1e-14))
+    ]
+    assert draw(GROUPS["variance"], rows).axes[0].get_ylim()[0] == pytest.approx(0.025)
+    assert draw(GROUPS["variance"], rows[:2]).axes[0].get_ylim()[0] > 0.05
+
+
 def test_rows_lie_near_a_manifold():
     x = structured(Case(20, 2, 400), 400)
     assert x.shape == (400, 20)

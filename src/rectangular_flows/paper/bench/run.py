@@ -22,6 +22,7 @@ from .show import facts_of
 from .targets import GOALS
 
 _ACROSS = 5  # panels
+_ROUNDING = 1e6
 _HIDDEN = ("cpu_least", "cpu_most")
 _HEADINGS = {
     "cpu_seconds": "CPU seconds",
@@ -118,6 +119,9 @@ def _lines(group: Group, shown: Sequence[Row]) -> Figure:
             axis.xaxis.set_major_formatter("{x:g}")
         if all(row[group.y] > 0 for row in here):
             axis.set_yscale("log")
+            values = [row[group.y] for row in here]
+            if min(values) < max(values) / _ROUNDING:  # nothing but rounding, which would flatten all else
+                axis.set_ylim(bottom=min(v for v in values if v >= max(values) / _ROUNDING) / 4)
         axis.set_xlabel({"cpu": "CPU seconds"}.get(group.x, group.x), fontsize=9)
         axis.set_ylabel(group.label, fontsize=9)
         title(axis, group.title if panel is None else f"{group.title}: {panel}")
