@@ -27,7 +27,8 @@ _RIM = 0.2  # share of points on a rim, times the root of their number: 0.4 and 
 _FLAT = 0.9  # share of the variance of neighbours along a plane: 0.83 in a cloud of three dimensions
 _ENOUGH = 500
 _ROWS, _STEPS = 4_000, 150
-_SIGMAS = 2.0  # standard errors by which more charts have to be better
+_SIGMAS = 2.0  # standard errors by which more charts may seem worse by chance
+_GAP = 0.1  # nats that a loop or a closed surface without a gap may cost after so short a training
 _FEW = 100
 _WORST = 100.0  # nats below zero at which a row counts no more, lest one decide
 
@@ -45,9 +46,9 @@ def choose_charts(settings: FitSettings, train: Rows, seed: int, periodic: Seque
 
     A separate piece needs one, a loop three, a closed surface four; all are looked for in 2,000 rows and their nearest
     neighbours. The candidates are trained for 150 steps each, and compared by the log-density in all columns that their
-    charts give to rows held out, not counting the mixtures that are pooled with it. For one piece, more charts have to be
-    better by two standard errors; for separate pieces it is enough that they are not worse by as much, since one chart
-    would join them.
+    charts give to rows held out, not counting the mixtures that are pooled with it. More charts are taken unless they are
+    worse by two standard errors, since one chart would join separate pieces; for a loop or a closed surface, where it
+    would leave a gap, they may be worse by another 0.1 nats.
 
     Args:
         settings: whose charts are not used; with a latent dimension.
@@ -82,7 +83,7 @@ def choose_charts(settings: FitSettings, train: Rows, seed: int, periodic: Seque
     told = f"{count} charts give rows held out {abs(gain):.2g} ± {error:.1g} nats {more} than one"
     hint = "; --latent-space circle closes a loop with one" if loops else ""
     hint += "; --latent-space sphere or torus:2 may do with one" if surfaces else ""
-    if not gain > _SIGMAS * error * (1 if pieces == 1 else -1):
+    if not gain > -_SIGMAS * error - (_GAP if pieces == 1 else 0):
         return Charts(1, f"{what}, but {told}{hint}")
     return Charts(count, f"{what}; {told}{hint}")
 
