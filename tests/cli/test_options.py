@@ -183,6 +183,7 @@ def test_a_run_is_continued_as_it_is(flags, named):
 def test_a_time_and_epochs_that_are_fixed_do_not_go_together():
     """Given by a flag, by a preset, or by the plan of a run."""
     assert settings("x.csv", "--time", 9).training.time == 9
+    assert settings("x.csv", "--time", "none", "--epochs", 5).training.time is None
     assert settings("x.csv", "--preset", "circle", "--time", 9, "--epochs", "auto").training.epochs == "auto"
     for words in (("x.csv", "--epochs", 5), ("circle", "--preset", "circle")):
         with pytest.raises(ValueError, match=r"--time plans the epochs, which are \d+ here, .*: give --epochs auto"):

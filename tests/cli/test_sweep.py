@@ -66,6 +66,7 @@ def test_a_sweep_writes_its_table_figure_and_results_and_goes_on_where_it_was(se
     assert settings == [f"data absent.csv, seed {seed}" for seed in (0, 1)]
 
 
+@pytest.mark.filterwarnings("ignore::rectangular_flows.training.budget.ShortTimeWarning")
 def test_what_a_run_decides_itself_is_no_other_setting(settings, tmp_path, capsys):
     """A relative path, a latent dimension and epochs that the run chose: the rerun knows it."""
     (tmp_path / "rows.csv").write_text("a,b\n" + "".join(f"{math.cos(i)},{math.sin(i)}\n" for i in range(400)))

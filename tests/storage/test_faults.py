@@ -14,6 +14,8 @@ from tests.tally import tally
 from .faults import FAULTS, Disk, Killed
 from .life import go_on, live, seen
 
+pytestmark = pytest.mark.filterwarnings("ignore::rectangular_flows.runs.saved.UnfinishedRunWarning")
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -226,6 +226,7 @@ def test_changed_settings_are_taken_and_said(run):
 # --- the lock
 
 
+@pytest.mark.filterwarnings("ignore::rectangular_flows.runs.saved.UnfinishedRunWarning")
 def test_a_run_is_not_disturbed_by_another(tmp_path):
     found = []
 

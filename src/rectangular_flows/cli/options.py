@@ -80,7 +80,7 @@ def settings_in(arguments: argparse.Namespace) -> FitSettings:
     try:
         flags = flags_in(arguments)
         settings = FitSettings.from_flat({**given, **flags}, base)
-        if flags.get("time") is not None and settings.training.epochs != "auto":
+        if "time" in flags and settings.training.time is not None and settings.training.epochs != "auto":
             fixed = f"are {settings.training.epochs} here, by --epochs, the preset or the configuration file"
             raise ValueError(f"--time plans the epochs, which {fixed}: give --epochs auto, or leave out --time")
         return settings
