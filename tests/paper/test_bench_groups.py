@@ -134,6 +134,16 @@ def test_targets_are_reached_or_missed(tmp_path):
     ]
 
 
+def test_long_curves_are_no_tables(tmp_path):
+    points = [{"case": "power", "method": "a", "cpu": float(i), "fid_like": 1.0} for i in range(121)]
+    reached = [{"case": "power", "level": 0.5, "of": "a", "seconds": 9.0}]
+    (tmp_path / "quality.json").write_text(json.dumps({"facts": {"rounds": 1}, "rows": points + reached}))
+    text = page(tmp_path)
+    assert "The 121 points of the curves are in quality.json." in text
+    assert "| power | 0.5 | a | 9 |" in text
+    assert "| power | a |" not in text
+
+
 def test_memory_against_probes(monkeypatch):
     asked = []
     monkeypatch.setattr(groups, "memory_of", lambda case, step: asked.append(step) or 7.0)

@@ -17,6 +17,7 @@ pytestmark = [
         not hasattr(os, "fork") or torch.cuda.is_available(), reason="copies of this process must train"
     ),
     pytest.mark.filterwarnings("default"),  # they are shown to people
+    pytest.mark.filterwarnings("ignore::rectangular_flows.runs.saved.UnfinishedRunWarning"),
 ]
 
 

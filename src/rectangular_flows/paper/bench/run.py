@@ -23,6 +23,7 @@ from .targets import GOALS
 
 _ACROSS = 5  # panels
 _ROUNDING = 1e6
+_MOST_ROWS = 120  # of a table that anybody reads
 _HIDDEN = ("cpu_least", "cpu_most")
 _HEADINGS = {
     "cpu_seconds": "CPU seconds",
@@ -119,9 +120,10 @@ def _lines(group: Group, shown: Sequence[Row]) -> Figure:
             axis.xaxis.set_major_formatter("{x:g}")
         if all(row[group.y] > 0 for row in here):
             axis.set_yscale("log")
-            values = [row[group.y] for row in here]
-            if min(values) < max(values) / _ROUNDING:  # nothing but rounding, which would flatten all else
-                axis.set_ylim(bottom=min(v for v in values if v >= max(values) / _ROUNDING) / 4)
+            heights = [float(row[group.y]) for row in here]
+            least = max(heights) / _ROUNDING
+            if min(heights) < least:  # nothing but rounding, which would flatten all else
+                axis.set_ylim(bottom=min(v for v in heights if v >= least) / 4)
         axis.set_xlabel({"cpu": "CPU seconds"}.get(group.x, group.x), fontsize=9)
         axis.set_ylabel(group.label, fontsize=9)
         title(axis, group.title if panel is None else f"{group.title}: {panel}")
@@ -147,6 +149,9 @@ def page(folder: Path, figures: str = "") -> str:
             f"![{group.title}]({figures}{name}.png)\n"
         )
         for rows in _by_columns(result["rows"]):
+            if len(rows) > _MOST_ROWS:
+                parts.append(f"The {len(rows)} points of the curves are in {name}.json.\n")
+                continue
             columns = _columns(rows)
             parts.append(
                 _markdown([_heading(c) for c in columns], [[_cell(row.get(c)) for c in columns] for row in rows])
