@@ -307,7 +307,7 @@ def test_fit_sample_score_evaluate_report(tmp_path, folder):
     assert done.returncode == 0, done.stderr
     lines = (tmp_path / "scores.csv").read_text().splitlines()
     assert len(lines) == 301
-    assert lines[0] == "log_density,reconstruction_error,log_density_ambient,outlier_score,p_value," + ",".join(
+    assert lines[0] == "row,log_density,reconstruction_error,log_density_ambient,outlier_score,p_value," + ",".join(
         f"z{i + 1}" for i in range(6)
     )
     done = run("evaluate", "run", "--rows", 20, cwd=tmp_path)
@@ -334,7 +334,7 @@ def test_fit_a_folder_and_go_on(tmp_path, folder):
     with pytest.warns(ImagesWarning, match=r"were cropped and scaled to 10×12"):
         write_scores(open_scoring(SavedRun(tmp_path / "run"), str(folder)), tmp_path / "scores.csv")
     lines = (tmp_path / "scores.csv").read_text().splitlines()
-    assert lines[0] == "file,log_density,reconstruction_error,log_density_ambient,outlier_score,p_value"
+    assert lines[0] == "file,row,log_density,reconstruction_error,log_density_ambient,outlier_score,p_value"
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
     assert [line.split(",")[0] for line in lines[1:]] == names
     with pytest.raises(ValueError, match="Expected images of 1×10×12"):

@@ -158,7 +158,7 @@ def test_killed_for_good_and_resumed(large, tmp_path):
     while True:
         process = subprocess.Popen(list(map(str, words)))
         try:
-            assert process.wait(random.uniform(4, 8) + 2 * kills) == 0
+            assert process.wait(random.uniform(1, 3) + 1.5 * kills) == 0
             break
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
