@@ -9,7 +9,7 @@ from ._files import Array
 
 MOST = 200_000  # rows that are compared
 _LEAST = 20
-_MANY = 0.5  # share of rows that repeat others, from which it is said
+_MANY = 0.5  # share of rows that repeat others, at which it warns
 
 
 class RepeatedRowsWarning(UserWarning):
