@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from rectangular_flows import RectangularFlow, flows
+from rectangular_flows import Atlas, RectangularFlow, flows
 from rectangular_flows.plots.style import BLUE, RED
 from rectangular_flows.plots.tables import draw_manifold, draw_pairs, manifold_panels, pair_panels
 from tests.conftest import shaken
@@ -114,3 +114,18 @@ def test_near_distances_have_a_linear_axis_and_no_distance_is_no_problem():
     assert manifold_panels(flow, rows)[1].x.kind == "log"
     rows[:, 1] = 0
     saved(draw_manifold(flow, rows))
+
+
+def test_coordinates_of_an_atlas_are_those_on_its_largest_chart():
+    """On other charts the same numbers are other places."""
+    torch.manual_seed(0)
+    charts = [shaken(RectangularFlow(flows.RealNVP(3, 1, (4,)), flows.Identity(1))) for _ in range(2)]
+    atlas, rows = Atlas(charts), torch.randn(200, 3, dtype=torch.float64)
+    chart, z = atlas.encode(rows)
+    most = int(chart.bincount().argmax())
+    assert 0 < (chart == most).sum() < 200
+    panel = manifold_panels(atlas, rows)[0]
+    assert panel.detail == f"of the rows on chart {most}, the largest of 2"
+    edges = panel.layers[0].edges
+    own = z[chart == most].double().detach().numpy()
+    np.testing.assert_allclose([edges[0], edges[-1]], [own.min(), own.max()], rtol=1e-6)

@@ -66,7 +66,10 @@ def draw_pairs(data: Tensor, samples: Tensor, columns: Sequence[str]) -> Figure:
 
 @torch.no_grad()
 def manifold_panels(flow: Model, rows: Tensor) -> tuple[Panel, Panel, Panel]:
-    """Coordinates on the manifold of at most 3000 rows, their distances from it, and singular values of the Jacobian."""
+    """Coordinates on the manifold of at most 3000 rows, their distances from it, and singular values of the Jacobian.
+
+    Of an atlas, the coordinates are those on the chart with the most rows.
+    """
     scores = flow.score(rows[:_MOST_POINTS])
     distance = scores.squared_distance.sqrt().numpy()
     low = max(float(np.quantile(distance[distance > 0], 0.001)) if (distance > 0).any() else 0.0, 1e-12)
@@ -83,8 +86,13 @@ def manifold_panels(flow: Model, rows: Tensor) -> tuple[Panel, Panel, Panel]:
     condition = f"median condition number {np.median(values[:, 0] / values[:, -1]):.3g}"
     x = Scale("direction on the manifold", ticks=MaxNLocator(integer=True, min_n_ticks=1))
     y = Scale("log₁₀ singular value of the Jacobian")
+    counts = scores.chart.bincount()
+    most = int(counts.argmax())  # coordinates on other charts are others
+    own, whose = scores.chart == most, "the data"
+    if len(flow.charts) > 1:
+        whose = f"the rows on chart {most}, the largest of {len(flow.charts)}"
     return (
-        _coordinates(scores.z.double().numpy(), scores.log_prob.double().numpy()),
+        _coordinates(scores.z[own].double().numpy(), scores.log_prob[own].double().numpy(), whose),
         Panel([bars], "How far rows are from the manifold", f"median {np.median(distance):.3g}", unit),
         Panel([Boxes(np.log10(values), BLUE, RED)], "How the decoder stretches", condition, x, y),
     )
@@ -100,16 +108,16 @@ def draw_manifold(flow: Model, rows: Tensor) -> Figure:
     return figure
 
 
-def _coordinates(z: Array, log_density: Array) -> Panel:
+def _coordinates(z: Array, log_density: Array, whose: str) -> Panel:
     """Dots coloured by log-density, or a histogram of a single coordinate."""
     d = z.shape[1]
     if d == 1:
         edges = np.histogram_bin_edges(z, 60)
         bars = Bars(_density(z[:, 0], edges), edges, BLUE)
-        return Panel([bars], "Coordinate on the manifold", "of the data", Scale("z"))
+        return Panel([bars], "Coordinate on the manifold", f"of {whose}", Scale("z"))
     low, high = np.quantile(log_density, [0.02, 0.98])
     dots = Dots(z[:, 0], z[:, 1], style={"s": 5}, values=log_density, limits=(low, high))
-    detail = "of the data, coloured by log-density" + (f" (first two of {d})" if d > 2 else "")
+    detail = f"of {whose}, coloured by log-density" + (f" (first two of {d})" if d > 2 else "")
     return Panel([dots], "Coordinates on the manifold", detail, Scale("z₁"), Scale("z₂"))
 
 
