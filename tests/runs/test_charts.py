@@ -140,14 +140,14 @@ def test_one_chart_of_angles_and_of_few_rows(monkeypatch):
 
 @pytest.mark.parametrize("dtype", [None, "float64"])
 def test_what_is_compared(monkeypatch, dtype):
-    """At most 5,000 rows, in random order, in the type of the training."""
+    """At most 5,000 rows, in random order, as the table has them."""
     seen = []
     monkeypatch.setattr(charts, "_gain", lambda _, rows, number, seed: seen.append((rows, seed)) or (1.0, 0.1))
     angle = np.linspace(0, 6.28, 6_000)
     x = np.stack([np.cos(angle), np.sin(angle)], axis=1)
     choose_charts(settings(dtype=dtype), torch.from_numpy(x), 7)
     ((rows, seed),) = seen
-    assert (len(rows), rows.dtype, seed) == (5_000, getattr(torch, dtype or "float32"), 7)
+    assert (len(rows), rows.dtype, seed) == (5_000, torch.float64, 7)
     assert len(np.unique(rows.numpy(), axis=0)) == 5_000
     assert abs(rows[:500].mean()) < 0.1  # not one part of the circle
 
@@ -172,10 +172,10 @@ def short_training(monkeypatch, densities, count=2, **values):
     seen = {}
 
     class Flow:
-        device = torch.device("cpu")
+        device, row_dtype = torch.device("cpu"), torch.float64
 
         def fit_scatter(self, kept, held_out, seed):
-            seen["scatter"] = len(kept), len(held_out), seed
+            seen["scatter"] = len(kept), len(held_out), kept.dtype, seed
 
         def alone(self, part):
             seen["part"] = part
@@ -202,7 +202,7 @@ def short_training(monkeypatch, densities, count=2, **values):
 def test_a_short_training(monkeypatch):
     found, seen = short_training(monkeypatch, [1.0, float("nan"), -1e9, -3.0])
     assert found.tolist() == [1.0, -100.0, -100.0, -3.0]
-    assert seen["scatter"] == (100, 4, 11)
+    assert seen["scatter"] == (100, 4, torch.float64, 11)
     assert seen["part"] == "manifold"
     kept, held_out, training = seen["fit"]
     assert seen["build"] == (2, 100, 11, not training.start_latent, torch.float32)

@@ -94,7 +94,7 @@ def chosen(monkeypatch, intrinsic, losses, rows=None):
     """The choice where nearest neighbours give that dimension and trainings lose these shares; and what was trained."""
     tried = []
 
-    def lost(settings, kept, held_out, seed):
+    def lost(settings, kept, held_out, seed, dtype):
         tried.append((settings.latent_dim, len(kept), len(held_out), kept.dtype, seed))
         return losses[settings.latent_dim]
 
@@ -155,7 +155,7 @@ def test_what_a_manifold_loses_before_it_trains(monkeypatch):
     monkeypatch.setattr(dimension, "_STEPS", 25)
     rows = torch.from_numpy(plane(250, 0, noise=0.5) * [1, 10, 0.1, 1, 1, 1] + [5, 0, 0, 0, 0, 0])
     kept, held_out = rows[:200], rows[200:]
-    found = dimension._lost(replace(MODEL, latent_dim=1), kept, held_out, 0)
+    found = dimension._lost(replace(MODEL, latent_dim=1), kept, held_out, 0, kept.dtype)
     mean, deviation = kept.mean(0), kept.std(0, correction=0)
     fitted, judged = (kept - mean) / deviation, (held_out - mean) / deviation
     main = torch.linalg.svd(fitted)[2][:1]
@@ -168,9 +168,9 @@ def test_a_short_training_lowers_what_is_lost(monkeypatch):
     lost = {}
     for steps in (25, 50):
         monkeypatch.setattr(dimension, "_STEPS", steps)
-        lost[steps] = dimension._lost(replace(MODEL, latent_dim=2), rows[:200], rows[200:], 0)
+        lost[steps] = dimension._lost(replace(MODEL, latent_dim=2), rows[:200], rows[200:], 0, rows.dtype)
     monkeypatch.setattr(dimension, "_RATE", 0.0)
-    plain = dimension._lost(replace(MODEL, latent_dim=2), rows[:200], rows[200:], 0)
+    plain = dimension._lost(replace(MODEL, latent_dim=2), rows[:200], rows[200:], 0, rows.dtype)
     assert lost[50] < lost[25] < plain
 
 
@@ -257,5 +257,5 @@ def test_what_a_short_training_builds(monkeypatch, layers, fewer):
     monkeypatch.setattr(dimension, "build_flow", build)
     model = FitSettings.from_flat({"latent_dim": 1, "layers": layers}, read_preset("table")).model
     with pytest.raises(ValueError, match="enough"):
-        dimension._lost(model, torch.zeros(9, 3, dtype=torch.float64), torch.zeros(3, 3), 7)
+        dimension._lost(model, torch.zeros(9, 3, dtype=torch.float64), torch.zeros(3, 3), 7, torch.float64)
     assert built == [("realnvp", fewer, "identity", 7, torch.float64)]

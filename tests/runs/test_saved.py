@@ -81,7 +81,7 @@ def test_every_part_is_there(trained):
 def test_rows_are_matched_by_name(trained, tmp_path):
     run, values = rnf.SavedRun(trained / "run"), helix(30, seed=5)
     reordered(tmp_path / "new.csv", values)
-    torch.testing.assert_close(run.rows(tmp_path / "new.csv"), torch.tensor(values, dtype=torch.float32))
+    torch.testing.assert_close(run.rows(tmp_path / "new.csv"), torch.tensor(values, dtype=torch.float64))
     write(tmp_path / "less.csv", values[:, :2], COLUMNS[:2])
     with pytest.raises(DataError, match="lacks 'up'"):
         run.rows(tmp_path / "less.csv")
@@ -185,7 +185,7 @@ def test_a_saved_estimator_is_a_run_too(tmp_path):
     write(tmp_path / "x.csv", X[:, [1, 0, 2]], ("a", "b", "c"))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        torch.testing.assert_close(run.rows(tmp_path / "x.csv"), torch.tensor(X, dtype=torch.float32))
+        torch.testing.assert_close(run.rows(tmp_path / "x.csv"), torch.tensor(X, dtype=torch.float64))
     with pytest.raises(FileNotFoundError, match="no run in"):
         _ = run.settings
 
@@ -196,7 +196,7 @@ def test_a_saved_estimator_is_a_run_too(tmp_path):
 def opened(path, shape=(3,), kind="table", **parts):
     """A run with a model of that shape, and these parts instead of files."""
     run = rnf.SavedRun.__new__(rnf.SavedRun)
-    flow = SimpleNamespace(kind=kind, data_shape=shape, ambient_dim=shape[0], dtype=torch.float64)
+    flow = SimpleNamespace(kind=kind, data_shape=shape, ambient_dim=shape[0], row_dtype=torch.float64)
     vars(run).update({"path": path, "flow": flow, "facts": {}, "config": {}, **parts})
     return run
 

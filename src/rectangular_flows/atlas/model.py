@@ -108,7 +108,6 @@ class Atlas(Charts, Described, nn.Module):
         return AtlasUnits(self)
 
     def unit_layers(self) -> list[Injection]:
-        """The layers between the model's units and the user's, the same for all charts."""
         return self._first.unit_layers()
 
     @property
@@ -144,7 +143,7 @@ class Atlas(Charts, Described, nn.Module):
             x: rows, (B, *data_shape), in random order.
             latent: whether to start the latent densities too.
         """
-        self._check(x, self.data_shape)
+        self._check(x)
         y = self.to_model_units(x)
         self.start = partition(y.double().cpu().numpy(), len(self.charts))
         inside = self.start(y)
@@ -196,12 +195,12 @@ class Atlas(Charts, Described, nn.Module):
     @torch.no_grad()
     def responsibilities(self, x: Tensor) -> Tensor:
         """The share of each chart in the density at x, (B, K), float64: rows sum to one."""
-        self._check(x, self.data_shape)
+        self._check(x)
         return self.in_batches(lambda rows: self.log_joint(self.to_model_units(rows)).softmax(dim=1), x)
 
     @torch.no_grad()
     def chart_of(self, x: Tensor) -> Tensor:
-        self._check_kind(x, self.data_shape)
+        self._check_rows(x)
         return self.in_batches(lambda rows: _best(self.log_joint(self.to_model_units(rows))), x)
 
     # --- the density on the manifold
@@ -214,13 +213,13 @@ class Atlas(Charts, Described, nn.Module):
             batch_size: rows at a time.
             check: raise on non-finite input, and warn where a chart is not numerically invertible.
         """
-        self._check(x, self.data_shape, finite=check)
+        self._check(x, finite=check)
 
         def part(rows: Tensor) -> Tensor:
             chart = self.chart_of(rows)
             y_hat = self._each(chart, lambda flow, some: flow.in_model_units.project(flow.to_model_units(some)), rows)
             change = self._each(chart, lambda flow, some: unit_change(flow, some, check), rows)
-            return torch.logsumexp(self.log_joint(y_hat), dim=1).to(x.dtype) + change
+            return torch.logsumexp(self.log_joint(y_hat), dim=1).to(change.dtype) + change
 
         return self.in_batches(part, x, batch_size)
 
@@ -233,7 +232,7 @@ class Atlas(Charts, Described, nn.Module):
             batch_size: rows at a time.
             check: as in :meth:`log_prob`.
         """
-        self._check(x, self.data_shape, finite=check)
+        self._check(x, finite=check)
         return Scores.cat([scores_of(self, part, check) for part in self._batches(x, batch_size)])
 
     # --- the density in R^D

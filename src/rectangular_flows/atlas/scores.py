@@ -27,7 +27,7 @@ def scores_of(atlas: Atlas, x: Tensor, check: bool) -> Scores:
     if check:
         for k, flow in enumerate(atlas._flows()):
             flow._check_round_trip(z[chart == k], x_hat[chart == k])
-    model = torch.logsumexp(atlas.log_joint(y_hat), dim=1).to(x.dtype)
+    model = torch.logsumexp(atlas.log_joint(y_hat), dim=1).to(y.dtype)
     error, model_error = squared_distance(x, x_hat), squared_distance(y, y_hat)
     log_prob = model + found[:, -1] - found[:, -2]
     return Scores(z, x_hat, log_prob, error, model, model_error, ambient, smooth, y.flatten(1), chart)

@@ -216,7 +216,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         With several charts, the first column is the number of the chart, from 0. Rows where f† overflows have NaN, with a
         warning.
         """
-        found = self._apply(self._encode, self._rows(X))
+        found = self._apply(self._encode, self._rows(X).to(self.flow_.row_dtype))
         lost = ~np.isfinite(found).all(axis=1)
         if lost.any():
             found[lost] = np.nan
@@ -227,13 +227,13 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     def inverse_transform(self, Z: ArrayLike) -> Any:
         """Points of the manifold, f(z), (N, d) → (N, D); a DataFrame for a DataFrame."""
         check_is_fitted(self)
-        points = self._used.restore(self._apply(self._decode, self._coordinates(Z)))
+        points = self._used.restore(self._apply(self._decode, self._coordinates(Z).to(self.flow_.dtype)))
         return as_frame(points, self._names, Z.index) if is_frame(Z) else points  # type: ignore[union-attr]
 
     def reconstruction_error(self, X: ArrayLike) -> Array:
         """Squared distance of every row from its projection, in the units of X, (N,); infinite where that overflows."""
         values = self._values(X)
-        found = self._apply(self.flow_.reconstruction_error, self._as_rows(values))
+        found = self._apply(self.flow_.reconstruction_error, self._as_rows(values).to(self.flow_.row_dtype))
         return np.nan_to_num(found + self._broken(values).error, nan=np.inf, posinf=np.inf)
 
     def _coordinates(self, Z: ArrayLike) -> Tensor:
@@ -262,7 +262,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
     @torch.no_grad()
     def _apply(self, function: Callable[[Tensor], Tensor], rows: Tensor) -> Array:
         """A function of the flow, on batches of rows."""
-        rows = rows.to(self.flow_.device, self.flow_.dtype)
+        rows = rows.to(self.flow_.device)
         return torch.cat([function(part) for part in rows.split(self.flow_.rows_at_once())]).cpu().numpy()
 
     # --- the density
@@ -374,7 +374,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             raise ValueError("an estimator of version 0.1 does not keep what a summary needs; fit it again")
         flow, names = self.flow_, self._used_names if hasattr(self, "feature_names_in_") else ()
         reference = self.calibration_.reference[: self._trained_on]  # of few rows, those held out are known as well
-        known = flow.to_data_units(torch.from_numpy(reference).to(flow.device, flow.dtype))
+        known = flow.to_data_units(torch.from_numpy(reference).to(flow.device, flow.row_dtype))
         found = measure(flow, known, rows, names, count=self._trained_on)
         if X is None:
             self._verdict = found

@@ -61,12 +61,12 @@ class Subject:
     @cached_property
     def test(self) -> Tensor:
         """The test rows."""
-        return take(self.run.data.test, slice(self.most), dtype=self.run.flow.dtype)
+        return take(self.run.data.test, slice(self.most), dtype=self.run.flow.row_dtype)
 
     @cached_property
     def train(self) -> Tensor:
         """The training rows."""
-        return take(self.run.data.train, slice(self.most), dtype=self.run.flow.dtype)
+        return take(self.run.data.train, slice(self.most), dtype=self.run.flow.row_dtype)
 
     @cached_property
     def scores(self) -> Scores:
@@ -121,7 +121,7 @@ class Subject:
         flow, validation = self.run.flow, self.run.data.validation
         if not self.run.settings.data.sphere or flow.latent_dim != 2 or not len(validation):
             return None
-        some = take(validation, slice(_KERNEL_ROWS), dtype=flow.dtype)
+        some = take(validation, slice(_KERNEL_ROWS), dtype=flow.row_dtype)
         return sphere_fit(flow, self.train[:_KERNEL_CENTRES], some, self.test[:_KERNEL_ROWS], self.samples)
 
 

@@ -164,7 +164,7 @@ def unusual_rows(run: SavedRun, rows: Rows, name: str, count: int = 6) -> list[U
         return []
     score = calibration.outlier_score(score_rows(flow, rows))
     order = np.sort(np.argsort(-score, kind="stable")[:count])
-    found = explain(flow, calibration, take(rows, torch.from_numpy(order), dtype=flow.dtype), run.columns)
+    found = explain(flow, calibration, take(rows, torch.from_numpy(order), dtype=flow.row_dtype), run.columns)
     return found.most_unusual(count, lambda row: f"{name} {order[row] + 1}")
 
 
@@ -285,7 +285,7 @@ class _Repair:
 
     def to_data(self, y: Tensor) -> Tensor:
         """Rows in the user's units, as the flow takes them."""
-        return self.flow.to_data_units(y.to(self.flow.device, self.flow.dtype))
+        return self.flow.to_data_units(y.to(self.flow.device, self.flow.row_dtype))
 
     def _projected(self, y: Tensor) -> Tensor:
         """On the manifold; a row that the model cannot take stays where it is."""

@@ -81,7 +81,7 @@ def measure(
 
 def _some(flow: Model, rows: Rows, most: int, seed: int) -> Tensor:
     chosen: Any = slice(None) if len(rows) <= most else shuffled(len(rows), seed)[:most].sort().values
-    return take(rows, chosen, flow.device, flow.dtype)
+    return take(rows, chosen, flow.device, flow.row_dtype)
 
 
 def _array(rows: Tensor) -> Array:
@@ -283,12 +283,12 @@ def _numerics(flow: Model, rows: Tensor) -> Numerics:
         found.append(chart.in_batches(view.singular_values, z[:some]).double().cpu().numpy())
     trip, values = np.concatenate(trips), np.concatenate(found)
     ratios = values[:, 0] / np.maximum(values[:, -1], 1e-300)
-    tolerance = torch.finfo(rows.dtype).eps ** 0.5
+    tolerance = torch.finfo(flow.dtype).eps ** 0.5
     return Numerics(
         round_trip=float(np.median(trip)),
         round_trip_worst=float(trip.max()),
         round_trip_missed=float((~(trip <= tolerance)).mean()),
         condition=float(np.median(ratios)),
         condition_worst=float(ratios.max()),
-        precision=str(rows.dtype).removeprefix("torch."),
+        precision=str(flow.dtype).removeprefix("torch."),
     )

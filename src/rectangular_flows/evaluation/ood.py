@@ -179,7 +179,7 @@ def _pca_residuals(flow: Model, train: Rows, sets: Mapping[str, Rows]) -> dict[s
     """Squared distances from a linear subspace of dimension d: of pixels as they are, of columns in model units."""
 
     def plain(rows: Rows) -> Array:
-        x = take(rows, slice(None), dtype=flow.dtype)
+        x = take(rows, slice(None), dtype=flow.row_dtype)
         values: Array = (x if x.dim() > 2 else flow.to_model_units(x)).flatten(1).double().numpy()
         return values
 

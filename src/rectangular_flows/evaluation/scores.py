@@ -165,7 +165,7 @@ def score_rows(
     step = min(at_once or _AT_ONCE, flow.rows_at_once())
     parts = []
     for start in range(0, len(rows), step):
-        parts.append(_score_batch(flow, take(rows, slice(start, start + step), flow.device, flow.dtype), check))
+        parts.append(_score_batch(flow, take(rows, slice(start, start + step), flow.device, flow.row_dtype), check))
         if tick is not None:
             tick(len(parts[-1].z))
     found = Scores(**{name: value.cpu() for name, value in vars(Scores.cat(parts)).items()})
@@ -199,9 +199,9 @@ def _score_batch(
     except trouble:
         if len(x) > 1:
             return Scores.cat([_score_batch(flow, part, check, trouble) for part in x.tensor_split(2)])
-    none = torch.full((1, flow.charts[0].latent.features), torch.nan).to(x)
+    none = torch.full((1, flow.charts[0].latent.features), torch.nan).to(x.device, flow.dtype)
     low, distance, model_distance = none[:, 0], *(torch.full((1,), torch.inf, dtype=torch.float64) for _ in range(2))
-    y = torch.full((1, flow.in_model_units.ambient_dim), torch.nan).to(x)
+    y = torch.full((1, flow.in_model_units.ambient_dim), torch.nan).to(none)
     ambient, smooth = low.double(), low.double()
     with torch.no_grad():
         try:  # the log-volume is what fails first
@@ -211,7 +211,10 @@ def _score_batch(
             distance, model_distance = flow.reconstruction_error(x), flow.in_model_units.reconstruction_error(y)
         except trouble:
             pass
-    projection, distances = torch.full_like(x, torch.nan), (distance.to(x.device), model_distance.to(x.device))
+    projection, distances = (
+        torch.full_like(x, torch.nan, dtype=flow.dtype),
+        (distance.to(x.device), model_distance.to(x.device)),
+    )
     chart = torch.zeros(1, dtype=torch.long, device=x.device)
     return Scores(none, projection, low, distances[0], low, distances[1], ambient, smooth, y.flatten(1), chart)
 
@@ -241,11 +244,11 @@ def calibrate(flow: Model, validation: Rows, train: Rows | None = None, most: in
             in R^D, the outlier score is that of the manifold alone.
         most: rows.
     """
-    held_out = take(validation, slice(min(most, _CALIBRATION_ROWS)), flow.device, flow.dtype)
+    held_out = take(validation, slice(min(most, _CALIBRATION_ROWS)), flow.device, flow.row_dtype)
     if train is None or flow.scatter is None or flow.kind == "image":
         return Calibration.of(score_rows(flow, held_out))
     some = shuffled(len(train), 0)[:REFERENCE_ROWS] if len(train) > REFERENCE_ROWS else slice(None)
-    known = take(train, some, flow.device, flow.dtype)
+    known = take(train, some, flow.device, flow.row_dtype)
     if isinstance(flow, Atlas) or len(held_out) >= FEW_HELD_OUT or flow.scatter.columns is not None:
         return Calibration.of(score_rows(flow, held_out), _reference(flow, known))
     known = torch.cat([known, held_out])

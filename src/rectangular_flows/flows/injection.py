@@ -51,6 +51,8 @@ class Injection(Described, nn.Module, ABC):
     """Whether JᵀJ = I everywhere, so that the map changes no volumes."""
     changes_units: bool = False
     """Whether the layer turns the model's units into the user's (standardising, logit)."""
+    takes_float64: bool = False
+    """Whether a layer that changes units is best given rows in float64, whatever the type of the flow."""
     saturates: bool = False
     """Whether the map flattens out somewhere, so that its inverse loses digits there."""
     covers: bool = False
@@ -143,7 +145,7 @@ def linearize_through(layers: Sequence[Injection], z: Tensor) -> tuple[Tensor, T
     for layer in layers:
         z, tangent_map = layer.linearize(z)
         maps.append(tangent_map)
-    return z, _composed(maps)
+    return z, composed(maps)
 
 
 def linearize_inverse_through(layers: Sequence[Injection], x: Tensor) -> tuple[Tensor, TangentMap]:
@@ -152,7 +154,7 @@ def linearize_inverse_through(layers: Sequence[Injection], x: Tensor) -> tuple[T
     for layer in reversed(layers):
         x, tangent_map = layer.linearize_inverse(x)
         maps.append(tangent_map)
-    return x, _composed(maps)
+    return x, composed(maps)
 
 
 def push_through(layers: Sequence[Injection], z: Tensor, tangents: Tensor) -> tuple[Tensor, Tensor]:
@@ -311,7 +313,9 @@ def _with_log_det(values: Tensor, maps: Sequence[Callable[[Tensor], tuple[Tensor
     return values, total
 
 
-def _composed(maps: list[TangentMap]) -> TangentMap:
+def composed(maps: Sequence[TangentMap]) -> TangentMap:
+    """One tangent map after another."""
+
     def apply(tangents: Tensor) -> Tensor:
         for tangent_map in maps:
             tangents = tangent_map(tangents)

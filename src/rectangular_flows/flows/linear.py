@@ -22,10 +22,10 @@ class AffineMap(Bijection):
         """log|det A|, a scalar."""
 
     def forward_with_log_det(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        return self.forward(z), self.log_abs_det().expand(z.shape[0])
+        return self.forward(z), self.log_abs_det().to(z.dtype).expand(z.shape[0])
 
     def inverse_with_log_det(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return self.inverse(x), -self.log_abs_det().expand(x.shape[0])
+        return self.inverse(x), -self.log_abs_det().to(x.dtype).expand(x.shape[0])
 
 
 class _Matrix(AffineMap):

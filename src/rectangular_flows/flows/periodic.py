@@ -60,6 +60,7 @@ class Periodic(Bijection):
     """
 
     changes_units = True
+    takes_float64 = True
 
     def __init__(self, features: int, columns: Sequence[int], periods: Sequence[float], starts: Sequence[float]):
         columns = list(columns)

@@ -7,6 +7,8 @@ say ``changes_units = True``, so that training can measure reconstruction before
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -19,6 +21,9 @@ from .linear import AffineMap
 
 class Standardise(AffineMap):
     """x = μ + σ ⊙ z with fixed μ and σ > 0: the model sees standardised data, the user the original units.
+
+    μ and σ are float64 whatever the type of the flow. Rows given in float64 are standardised before they are rounded to
+    that type, so that the model sees the same numbers in whatever units a column is written.
 
     Args:
         mean: μ, broadcastable to ``shape``.
@@ -33,6 +38,7 @@ class Standardise(AffineMap):
     """
 
     changes_units = True
+    takes_float64 = True
     mean: Tensor
     scale: Tensor
 
@@ -43,20 +49,26 @@ class Standardise(AffineMap):
             raise ValueError(
                 "expected a finite mean and positive, finite scales; a constant column has scale 0: drop it"
             )
-        self.register_buffer("mean", mean.expand(shape).clone())
-        self.register_buffer("scale", scale.expand(shape).clone())
+        self.register_buffer("mean", mean.expand(shape).double())
+        self.register_buffer("scale", scale.expand(shape).double())
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        exact = self.mean, self.scale
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self.mean, self.scale = (old.to(new.device) for old, new in zip(exact, (self.mean, self.scale), strict=True))
+        return self
 
     def forward(self, z: Tensor) -> Tensor:
-        return torch.addcmul(self.mean, z, self.scale)
+        return torch.addcmul(self.mean, z.double(), self.scale).to(z.dtype)
 
     def inverse(self, x: Tensor) -> Tensor:
-        return (x - self.mean) / self.scale
+        return ((x.double() - self.mean) / self.scale).to(x.dtype)
 
     def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
-        return self.forward(z), lambda tangents: tangents * self.scale
+        return self.forward(z), lambda tangents: tangents * self.scale.to(tangents.dtype)
 
     def linearize_inverse(self, x: Tensor) -> tuple[Tensor, TangentMap]:
-        return self.inverse(x), lambda tangents: tangents / self.scale
+        return self.inverse(x), lambda tangents: tangents / self.scale.to(tangents.dtype)
 
     def log_abs_det(self) -> Tensor:
         return self.scale.log().sum()

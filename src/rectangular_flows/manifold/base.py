@@ -59,9 +59,8 @@ class Manifold(Batched):
 
     def left_inverse(self, x: Tensor) -> Tensor:
         """f†(x): f̃ backwards, d coordinates kept; what training sees. (B, *data_shape) → (B, d)."""
-        links = self.layers()
-        self._check_kind(x, links[-1].out_shape)
-        return inverse_through(links, x)
+        self._check_rows(x)
+        return inverse_through(self.layers(), x)
 
     def towards_nearest(self, x: Tensor, z: Tensor) -> Tensor:
         """From z ``nearest`` steps towards the nearest point to x, with distances in the units of this view."""
@@ -133,7 +132,7 @@ class Manifold(Batched):
             NonFiniteError: x or the Jacobian is not finite.
             RankDeficientError: the manifold has collapsed at some point.
         """
-        self._check(x, self.data_shape, finite=check)
+        self._check(x, finite=check)
 
         def part(rows: Tensor) -> Tensor:
             z = self.encode(rows)

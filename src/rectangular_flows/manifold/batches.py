@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import check_finite, in_transform
-from ..flows.injection import Shape, check_shape
+from ..flows.injection import Injection, Shape, check_shape
 
 
 class Batched(ABC):
@@ -46,6 +46,18 @@ class Batched(ABC):
         return next((p.dtype for p in self.parameters()), torch.float32)
 
     @property
+    def row_dtype(self) -> torch.dtype:
+        """The type in which rows are best given; those of the model's own type are taken as well.
+
+        Float64 for a table that is standardised or has periodic columns: rows that were rounded before lose digits there.
+        """
+        return torch.float64 if any(link.takes_float64 for link in self.unit_layers()) else self.dtype
+
+    def unit_layers(self) -> list[Injection]:
+        """The trailing layers, in generative order, that turn the model's units into the user's; a view has none."""
+        return []
+
+    @property
     def device(self) -> torch.device:
         """Of the parameters; the CPU for a flow that has none."""
         return next((p.device for p in self.parameters()), torch.device("cpu"))
@@ -73,19 +85,27 @@ class Batched(ABC):
         """Whether a function of rows and parameters can be differentiated afterwards."""
         return torch.is_grad_enabled() and (rows.requires_grad or any(p.requires_grad for p in self.parameters()))
 
-    def _check_kind(self, values: Tensor, shape: Shape) -> None:
-        """Refuse anything but a tensor of the flow's type and of that event shape."""
+    def _dtype_beside(self, values: Tensor) -> torch.dtype:
+        """Of the parameters; a flow that has none takes that of the values."""
+        return next((p.dtype for p in self.parameters()), values.dtype)
+
+    def _check_rows(self, x: Tensor) -> None:
+        """Refuse anything but a tensor of rows in a type that the flow takes."""
+        self._check_kind(x, self.data_shape, self.row_dtype)
+
+    def _check_kind(self, values: Tensor, shape: Shape, other: torch.dtype | None = None) -> None:
+        """Refuse anything but a tensor of the flow's type, or of another one, and of that event shape."""
         if not isinstance(values, Tensor):
             raise TypeError(f"expected a torch.Tensor; got {type(values).__name__}. Use torch.as_tensor(x, dtype=…)")
         check_shape(values, shape)
-        own = next((parameter.dtype for parameter in self.parameters()), values.dtype)
-        if values.dtype != own:
+        own = self._dtype_beside(values)
+        if values.dtype not in (own, other):
             raise ValueError(
                 f"expected {own}, as the flow has; got {values.dtype}. Use x.to({own}), or flow.to(x.dtype)"
             )
 
-    def _check(self, x: Tensor, shape: Shape, finite: bool = True) -> None:
-        self._check_kind(x, shape)
+    def _check(self, x: Tensor, finite: bool = True) -> None:
+        self._check_rows(x)
         if finite:
             check_finite(x, "input", "Drop or repair those rows before scoring them.")
 

@@ -123,10 +123,12 @@ class RectangularFlow(Manifold, Described, nn.Module):
             self._arguments[1]["nearest"] = steps
 
     def encode(self, x: Tensor) -> Tensor:
-        if not self.nearest:
-            return super().encode(x)
-        self._check_kind(x, self.data_shape)
+        self._check_rows(x)
         return self.in_model_units.encode(self.to_model_units(x))
+
+    def left_inverse(self, x: Tensor) -> Tensor:
+        self._check_rows(x)
+        return self.in_model_units.left_inverse(self.to_model_units(x))
 
     # --- units
 
@@ -147,7 +149,6 @@ class RectangularFlow(Manifold, Described, nn.Module):
         return ModelUnits(self)
 
     def unit_layers(self) -> list[Injection]:
-        """The trailing layers, in generative order, that turn the model's units into the user's."""
         links = self.layers()
         cut = len(links)
         while links[cut - 1].changes_units:
@@ -155,8 +156,9 @@ class RectangularFlow(Manifold, Described, nn.Module):
         return links[cut:]
 
     def to_model_units(self, x: Tensor) -> Tensor:
-        """x as the model sees it: through the inverse of :meth:`unit_layers`."""
-        return inverse_through(self.unit_layers(), x)
+        """x as the model sees it: through the inverse of :meth:`unit_layers`, and then in the type of the flow."""
+        y = inverse_through(self.unit_layers(), x)
+        return y.to(self._dtype_beside(x)) if x.dtype == self.row_dtype else y
 
     def to_data_units(self, y: Tensor) -> Tensor:
         """The inverse of :meth:`to_model_units`."""
@@ -170,8 +172,11 @@ class RectangularFlow(Manifold, Described, nn.Module):
             x: rows, (B, *data_shape).
             latent: whether to start the latent density too.
         """
-        self._check(x, self.data_shape)
-        for link in reversed(self.layers()):
+        self._check(x)
+        for link in reversed(self.unit_layers()):
+            x = link.initialise(x)
+        x = x.to(self._dtype_beside(x))
+        for link in reversed(self.in_model_units.layers()):
             x = link.initialise(x)
         if latent:
             self.latent.initialise(x)
@@ -248,7 +253,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
         Raises:
             ValueError: f̃ has a layer that is neither a bijection nor isometric.
         """
-        self._check(x, self.data_shape)
+        self._check(x)
         return Coordinates.cat(
             [coordinates_of(self, self.to_model_units(part)) for part in self._batches(x, batch_size)]
         )
@@ -269,7 +274,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
         Raises:
             ValueError: the flow has no scatter; see :meth:`fit_scatter`.
         """
-        self._check(x, self.data_shape)
+        self._check(x)
         scatter = self._scatter()
 
         def part(rows: Tensor) -> Tensor:
@@ -336,5 +341,5 @@ class RectangularFlow(Manifold, Described, nn.Module):
             >>> torch.allclose(flow.score(x).log_prob, flow.log_prob(x))
             True
         """
-        self._check(x, self.data_shape, finite=check)
+        self._check(x, finite=check)
         return Scores.cat([scores_of(self, part, check) for part in self._batches(x, batch_size)])

@@ -131,7 +131,7 @@ class Images(Experiment[ImageResult]):
         flow, data = saved.flow, saved.data
 
         def reconstruction() -> dict[str, Any]:
-            parts = (take(data.test, slice(i, i + 1000), dtype=flow.dtype) for i in range(0, len(data.test), 1000))
+            parts = (take(data.test, slice(i, i + 1000), dtype=flow.row_dtype) for i in range(0, len(data.test), 1000))
             with torch.no_grad():
                 return {"mean": sum(float(flow.reconstruction_error(part).sum()) for part in parts) / len(data.test)}
 
@@ -245,7 +245,7 @@ def galleries(groups: Groups) -> list[Gallery]:
         flows = {method: SavedRun(cell.job.folder).flow for method, cell in cells.items()}
         samples = {method: draw_bytes(flows[method], _SHOWN, cell.seed) for method, cell in cells.items()}
         method, flow = next(iter(flows.items()))
-        shown = take(SavedRun(cells[method].job.folder).data.test, slice(_SHOWN), dtype=flow.dtype)
+        shown = take(SavedRun(cells[method].job.folder).data.test, slice(_SHOWN), dtype=flow.row_dtype)
         found.append(Gallery(data, shown.numpy(), samples, method, flow.project(shown[: _SHOWN // 2]).numpy()))
     return found
 

@@ -42,7 +42,7 @@ def draw_run(run: SavedRun) -> list[Drawing]:
     """Every figure that applies to a run, of its test rows, or of training rows where those are fewer than 10."""
     flow, data = run.flow, run.data
     tested = len(data.test) >= 10
-    rows = take(data.test if tested else data.train, slice(_ROWS), dtype=flow.dtype)
+    rows = take(data.test if tested else data.train, slice(_ROWS), dtype=flow.row_dtype)
     if flow.kind == "image":
         few = max(10, min(1000, flow.rows_at_once()))  # whose Jacobians fit the memory
         manifold = Drawing("manifold", draw_manifold(flow, rows[:few]), _MANIFOLD, DPI)
@@ -57,7 +57,7 @@ def draw_run(run: SavedRun) -> list[Drawing]:
             "Equal-area maps. Left: the training rows. Right: the learned density per steradian; grey where the learned "
             "surface is not on the sphere, since a plane cannot cover a sphere without a cut."
         )
-        shown = take(data.train, slice(_EARTH_ROWS), dtype=flow.dtype)
+        shown = take(data.train, slice(_EARTH_ROWS), dtype=flow.row_dtype)
         found.append(Drawing("earth", draw_earth(flow, shown, title=Path(str(settings.data)).stem), text))
     if isinstance(flow, Atlas):
         text = (

@@ -119,7 +119,7 @@ def build_flow(
         if chosen.starts_from_data or latent.starts_from_data or count > 1:
             # images are in the order of their files, which may be that of their classes; parts of data want any order
             some = shuffled(len(train), seed)[:_ROWS] if images or count > 1 else slice(_ROWS)
-            flow.initialise(take(train, some, dtype=dtype), latent=start_latent)
+            flow.initialise(take(train, some, dtype=flow.row_dtype), latent=start_latent)
     return flow
 
 

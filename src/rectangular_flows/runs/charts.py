@@ -78,7 +78,7 @@ def choose_charts(settings: FitSettings, train: Rows, seed: int, periodic: Seque
         what += ", a closed surface, which one chart cannot cover"
     if count == 1:
         return Charts(1, f"{what}, and neither a loop nor a closed surface was found")
-    gain, error = _gain(settings, rows.to(getattr(torch, settings.training.dtype or "float32")), count, seed)
+    gain, error = _gain(settings, rows, count, seed)
     more = "more" if gain >= 0 else "fewer"
     told = f"{count} charts give rows held out {abs(gain):.2g} ± {error:.1g} nats {more} than one"
     hint = "; --latent-space circle closes a loop with one" if loops else ""
@@ -142,10 +142,11 @@ def _densities(settings: FitSettings, kept: torch.Tensor, held_out: torch.Tensor
     batches = max(1, -(-len(kept) // settings.training.batch_size))
     epochs = max(2, _STEPS // batches)
     training = replace(settings.training, epochs=epochs, time=None, evaluate_every=max(1, epochs // 3), scatter=False)
-    start = settings.training.start_latent
+    start, dtype = settings.training.start_latent, getattr(torch, settings.training.dtype or "float32")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        flow = build_flow(model, kept, seed, start_latent=not start, dtype=kept.dtype)
+        flow = build_flow(model, kept, seed, start_latent=not start, dtype=dtype)
+        kept, held_out = kept.to(flow.row_dtype), held_out.to(flow.row_dtype)
         try:
             fit(flow, kept, training, validation=held_out)
             flow.fit_scatter(kept.to(flow.device), held_out.to(flow.device), seed)

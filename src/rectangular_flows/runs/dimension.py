@@ -80,7 +80,7 @@ def choose_dimension(
     settings = replace(settings, charts=_charts(settings, rows.numpy()))
     tried = sorted({intrinsic, (intrinsic + linear) // 2} - {linear}) if intrinsic < linear else []
     for dim in tried:
-        lost = _lost(replace(settings, latent_dim=dim), kept.to(dtype), held_out.to(dtype), seed)
+        lost = _lost(replace(settings, latent_dim=dim), kept, held_out, seed, dtype)
         if lost <= LOST:
             curved = f"a curved manifold of {dim} dimensions keeps {1 - lost:.0%} of the variance of rows held out"
             enough = _left(kept, held_out)[linear - 1] <= LOST + 1e-9
@@ -149,12 +149,13 @@ def _kept(kept: torch.Tensor, held_out: torch.Tensor, count: int) -> str:
     return f"{1 - _left(kept, held_out)[count - 1]:.0%} of the variance of rows held out"
 
 
-def _lost(settings: ModelSettings, kept: torch.Tensor, held_out: torch.Tensor, seed: int) -> float:
+def _lost(settings: ModelSettings, kept: torch.Tensor, held_out: torch.Tensor, seed: int, dtype: torch.dtype) -> float:
     """Share of the variance of other rows that a manifold loses after a short training of the reconstruction alone."""
     ambient = settings.ambient.settings
     fewer: Any = replace(ambient, layers=min(ambient.layers, _LAYERS)) if hasattr(ambient, "layers") else ambient
     simple: Any = replace(settings, ambient=Chosen(settings.ambient.name, fewer), latent=Chosen("identity", Nothing()))
-    flow = build_flow(simple, kept, seed, dtype=kept.dtype)
+    flow = build_flow(simple, kept, seed, dtype=dtype)
+    kept, held_out = kept.to(flow.row_dtype), held_out.to(flow.row_dtype)
     objective, views = objective_of(flow, Exact(), 1.0), [chart.in_model_units for chart in flow.charts]
     with torch.no_grad():
         judged = flow.to_model_units(held_out)

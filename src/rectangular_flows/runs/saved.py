@@ -217,8 +217,8 @@ class SavedRun:
             ValueError: a column is missing, or the shape is another.
         """
         if self.flow.kind == "image":
-            return torch.from_numpy(ImageRows(images_like(source, self.flow.data_shape))[:]).to(self.flow.dtype)
-        return torch.from_numpy(np.array(self.table(source, drop_invalid).values)).to(self.flow.dtype)
+            return torch.from_numpy(ImageRows(images_like(source, self.flow.data_shape))[:]).to(self.flow.row_dtype)
+        return torch.from_numpy(np.array(self.table(source, drop_invalid).values)).to(self.flow.row_dtype)
 
     def table(self, source: str | Path, drop_invalid: bool = False) -> Table:
         """The same as a table, which says which rows were left out; for models of tables."""

@@ -91,7 +91,7 @@ def fit(
         config = config.for_rows(len(train), flow.ambient_dim, len(flow.charts))
         whole = slice(config.validation_rows)  # for process 0, which judges by it; the others read their shares
         own = whole if world.first else slice(world.rank, config.validation_rows, world.size)
-        held_out = take(rest, own, world.device, flow.dtype)
+        held_out = take(rest, own, world.device, flow.row_dtype)
         parts = chosen, None if out is None else Path(out), facts or {}
         loop = Loop(flow, train, held_out, config, world, *parts)
         record = {**config.settings(), **(settings or {})}

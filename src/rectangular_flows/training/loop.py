@@ -98,9 +98,9 @@ class Loop:
                 raise ValueError("resume=True needs out=…, the folder of the run")
             return
         if not resume:
-            self.folder.create(settings, self.train, self.held_out, overwrite, self.facts)
+            self.folder.create(settings, self.train, self._judged_rows(), overwrite, self.facts)
             return
-        rows = self.train, self.held_out, self.facts
+        rows = self.train, self._judged_rows(), self.facts
         state = self.world.from_first(self.folder.last_state(*rows) if self.world.first else b"")
         progress, best, history = self.folder.restore(state, self.flow, self.optimiser, self.average)
         self.progress, self.run.best_weights, self.run.history = progress, best, history
@@ -116,6 +116,10 @@ class Loop:
             self.chooser.restore(progress)
         self.started -= progress.seconds
         self.folder.resume(self.run.history, finished=bool(progress.finished))
+
+    def _judged_rows(self) -> Tensor:
+        """The validation rows in the type of the flow, as the run's folder knows them."""
+        return self.held_out.to(self.flow.dtype)
 
     def close(self) -> None:
         """Let other processes write to the folder."""

@@ -13,7 +13,7 @@ Cholesky factor R, with Q = JR⁻¹, is faster; where R says that it may not be 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, Protocol
 
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ..errors import RankDeficientError, check_finite, in_transform
-from ..flows.injection import Injection, TangentMap, check_shape, links_of
+from ..flows.injection import Injection, TangentMap, check_shape, links_of, push_through
 from ..flows.tangents import weights_held
 
 
@@ -108,7 +108,7 @@ _GOOD = 1e-3  # smallest |r_ii| relative to the largest for which it is taken
 
 
 def _qr(tangents: Tensor) -> tuple[Tensor, Tensor]:
-    columns = tangents.mT.to(_working_dtype(tangents))
+    columns = tangents.mT.to(working_dtype(tangents))
     if columns.shape[-1] >= _GRAM and columns.dtype == torch.float64 and not in_transform(columns):
         R, failed = torch.linalg.cholesky_ex(columns.mT @ columns, upper=True)
         diagonal = R.diagonal(dim1=-2, dim2=-1).abs()
@@ -120,8 +120,9 @@ def _qr(tangents: Tensor) -> tuple[Tensor, Tensor]:
     return columns / length, length
 
 
-def _working_dtype(tangents: Tensor) -> torch.dtype:
-    return tangents.dtype if tangents.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
+def working_dtype(tangents: Tensor) -> torch.dtype:
+    """Float64, but for Apple's GPUs, which have none."""
+    return tangents.dtype if tangents.device.type == "mps" else torch.float64
 
 
 def check_jacobian(values: Tensor) -> None:
@@ -159,6 +160,31 @@ def log_volume(tangents: Tensor) -> Tensor:
         tensor([5.])
     """
     return factorise(tangents)[0]
+
+
+def log_volume_in_units(tangents: Tensor, units: Sequence[Injection], y: Tensor) -> Tensor:
+    """½ log det of tangents at y, (B, K, *model), once carried through layers between the model's units and the user's."""
+    exact = tangents.unflatten(2, y.shape[1:]).to(working_dtype(tangents))
+    return graded_log_volume(push_through(units, y, exact)[1].flatten(2)).to(tangents.dtype)
+
+
+def graded_log_volume(tangents: Tensor) -> Tensor:
+    """½ log det TTᵀ in the user's units, (B, K, D) → (B,), for tangents in float64 whose rank was judged in the model's.
+
+    Columns may differ by many orders of magnitude there. With the largest first that costs QR no digits.
+    """
+    check_jacobian(tangents)
+    order = tangents.detach().abs().amax(dim=1, keepdim=True).argsort(dim=2, descending=True)
+    falling = tangents.take_along_dim(order, dim=2)
+    return _plain_log_volume(falling)[0] if in_transform(falling) else _LogVolume.apply(falling)[0]  # type: ignore
+
+
+def split_units(links: list[Injection]) -> tuple[list[Injection], list[Injection]]:
+    """Links, and the trailing ones that change units and are best taken in float64."""
+    cut = len(links)
+    while cut and links[cut - 1].takes_float64:
+        cut -= 1
+    return links[:cut], links[cut:]
 
 
 def _check_rank(tangents: Tensor, R: Tensor) -> None:

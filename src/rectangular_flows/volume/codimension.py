@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from ..errors import RankDeficientError, in_transform
-from ..flows.injection import Bijection, Injection
+from ..flows.injection import Bijection, Injection, TangentMap, composed
 from ..flows.pad import Pad
-from .bundle import basis, check_jacobian, log_volume, transpose
+from .bundle import basis, check_jacobian, graded_log_volume, log_volume, split_units, transpose, working_dtype
 
 
 def codimension_of(core: list[Injection]) -> int | None:
@@ -27,33 +27,49 @@ def codimension_of(core: list[Injection]) -> int | None:
 
 def codimension_log_volume(core: list[Injection], z: Tensor) -> tuple[Tensor, Tensor]:
     """(f(z), ½ log det JᵀJ) by the identity above; needs ``codimension_of(core)`` to be a number."""
+    core, units = split_units(core)
     pad, *square = core
     if not isinstance(pad, Pad):
         raise TypeError(f"expected a padding first; got {type(pad).__name__}")
-    x = pad(z)
-    log_det = z.new_zeros(z.shape[:1])
-    outputs = []
-    for link in square:
+    outputs, log_det = _through(square, pad(z))
+    _check_log_det(log_det)
+    y = outputs[-1]
+    in_units, change = _through(units, y)
+    x, log_det = in_units[-1], log_det + change
+    if pad.codimension == 0:
+        return x, log_det
+    to_pad, to_model = _inverse_maps(square, outputs), _inverse_maps(units, in_units)
+
+    def dropped(tangents: Tensor) -> Tensor:
+        return pad.dropped_tangents(to_pad(tangents))
+
+    covectors = basis(y.new_zeros(y.shape[0], pad.codimension))
+    like = y.unsqueeze(1).expand(-1, pad.codimension, *y.shape[1:])
+    normals = transpose(dropped, like)(covectors)
+    L = log_volume(normals.flatten(2))
+    if units:
+        exact = normals.to(working_dtype(normals))
+        in_data = transpose(to_model, exact.new_zeros(()).expand(*exact.shape[:2], *x.shape[1:]))(exact)
+        L = graded_log_volume(in_data.flatten(2)).to(L.dtype)
+    return x, log_det + L
+
+
+def _through(links: list[Injection], x: Tensor) -> tuple[list[Tensor], Tensor]:
+    """The values before and after each of the bijections, and the log-determinant of all."""
+    values, log_det = [x], x.new_zeros(x.shape[:1])
+    for link in links:
         if not isinstance(link, Bijection):
             raise TypeError(f"the codimension identity needs bijections after the padding; got {type(link).__name__}")
         x, term = link.forward_with_log_det(x)
+        values.append(x)
         log_det = log_det + term
-        outputs.append(x)
-    _check_log_det(log_det)
-    if pad.codimension == 0:
-        return x, log_det
-    # each inverse at the point where the forward pass was, so that rounding does not build up on the way back
-    maps = [link.linearize_inverse(y)[1] for link, y in zip(square, outputs, strict=True)]
+    return values, log_det
 
-    def dropped(tangents: Tensor) -> Tensor:
-        for inverse_map in reversed(maps):
-            tangents = inverse_map(tangents)
-        return pad.dropped_tangents(tangents)
 
-    covectors = basis(x.new_zeros(x.shape[0], pad.codimension))
-    like = x.unsqueeze(1).expand(-1, pad.codimension, *x.shape[1:])
-    normals = transpose(dropped, like)(covectors)
-    return x, log_det + log_volume(normals.flatten(2))
+def _inverse_maps(links: list[Injection], values: list[Tensor]) -> TangentMap:
+    """The tangent map of the way back, each link at the value where the forward pass was: rounding does not build up."""
+    maps = [link.linearize_inverse(x)[1] for link, x in zip(links, values[1:], strict=True)]
+    return composed(maps[::-1])
 
 
 def _check_log_det(log_det: Tensor) -> None:

@@ -14,7 +14,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ..flows.injection import Injection, forward_through, linearize_through, push_through
 from ..flows.local_chart import local_chart
-from .bundle import HasLayers, basis, core_and_tail, log_volume
+from .bundle import HasLayers, basis, core_and_tail, log_volume, log_volume_in_units, split_units
 from .codimension import codimension_log_volume, codimension_of
 from .precision import TangentDtype, check_tangent_dtype, guarded_factors, in_precision, rounded
 
@@ -67,13 +67,16 @@ class Exact:
         if self._use_codimension(core, z.shape[-1]):
             x, L = codimension_log_volume(core, z)
         else:
+            core, units = split_units(core)
             x, tangents = self._tangents(core, z)
-            _, (L, _, _) = guarded_factors(
+            tangents, (L, _, _) = guarded_factors(
                 tangents.flatten(2),
                 lambda rows: replace(self, tangent_dtype=None)._tangents(core, z[rows])[1].flatten(2),
                 self.tangent_dtype,
                 self._reported,
             )
+            if units:
+                x, L = forward_through(units, x), log_volume_in_units(tangents, units, x)
         return forward_through(tail, x), L
 
     def _use_codimension(self, core: list[Injection], d: int) -> bool:
@@ -130,5 +133,7 @@ def two_log_volumes(whole: HasLayers, model: HasLayers, z: Tensor) -> tuple[Tens
     y, tangents = push_through(core, z, basis(z))
     model_L = log_volume(tangents.flatten(2))
     y, tangents = push_through(tail, y, tangents)
-    x, tangents = push_through(units, y, tangents)
-    return x, log_volume(tangents.flatten(2)), y, model_L
+    inner, units = split_units(units)
+    x, tangents = push_through(inner, y, tangents)
+    L = log_volume_in_units(tangents.flatten(2), units, x) if units else log_volume(tangents.flatten(2))
+    return forward_through(units, x), L, y, model_L
