@@ -47,6 +47,21 @@ def test_units_do_not_change_the_outlier_scores(column, factor):
     assert (scaled.predict(anomalies * scale + shift) == -1).all()
 
 
+@pytest.mark.parametrize("factors", [(1e6, 1, 1, 1), (1, 1, 1e-6, 1), (1e6, 7.3, 1e-6, 0.01)])
+def test_units_change_no_rank_at_all(factors):
+    """In single precision, the default: the model sees the same numbers."""
+    factor, X, other = np.array(factors), sheet(150, 0), np.concatenate([sheet(60, 1), 3 * sheet(20, 2)])
+    settings = {**QUICK, "latent_dim": 2, "epochs": 30}
+    plain = rnf.RectangularFlowOutlierDetector(**settings).fit(X)
+    scaled = rnf.RectangularFlowOutlierDetector(**settings).fit(X * factor)
+    for name in ("outlier_score", "p_value", "log_density_ambient"):
+        first, again = plain.scores(other, name)[name], scaled.scores(other * factor, name)[name]
+        if name == "log_density_ambient":
+            again = again + np.log(factor).sum()
+        np.testing.assert_allclose(again, first, rtol=1e-9, atol=1e-9)
+        np.testing.assert_array_equal(np.argsort(again, kind="stable"), np.argsort(first, kind="stable"))
+
+
 def test_false_alarms_of_unseen_rows_are_as_promised():
     """Over seeds, the share of usual rows called outliers; each threshold comes from some 130 rows, which varies it too."""
     shares = {0.1: [], 0.3: []}

@@ -24,13 +24,13 @@ def scores_of(atlas: Atlas, x: Tensor, check: bool) -> Scores:
     z = atlas._each(chart, lambda flow, rows: flow.encode(rows), x)
     found = atlas._each(chart, lambda flow, part: torch.cat(_both(flow, part), dim=1), z)
     x_hat, y_hat = (part.view_as(x) for part in found[:, :-2].split(atlas.ambient_dim, dim=1))
+    y_hat, change = y_hat.to(y.dtype), (found[:, -1] - found[:, -2]).to(y.dtype)
     if check:
         for k, flow in enumerate(atlas._flows()):
             flow._check_round_trip(z[chart == k], x_hat[chart == k])
     model = torch.logsumexp(atlas.log_joint(y_hat), dim=1).to(y.dtype)
     error, model_error = squared_distance(x, x_hat), squared_distance(y, y_hat)
-    log_prob = model + found[:, -1] - found[:, -2]
-    return Scores(z, x_hat, log_prob, error, model, model_error, ambient, smooth, y.flatten(1), chart)
+    return Scores(z, x_hat, model + change, error, model, model_error, ambient, smooth, y.flatten(1), chart)
 
 
 def unit_change(flow: RectangularFlow, x: Tensor, check: bool) -> Tensor:

@@ -73,6 +73,15 @@ class Standardise(AffineMap):
     def log_abs_det(self) -> Tensor:
         return self.scale.log().sum()
 
+    def steps(self, dtype: torch.dtype) -> Tensor:
+        """How many numbers of a type lie in one standard deviation of each column, near its mean.
+
+        Example:
+            >>> Standardise(torch.tensor([0.0, 1e6]), torch.ones(2)).steps(torch.float32).log10().int().tolist()
+            [6, 0]
+        """
+        return self.scale / (torch.finfo(dtype).eps * (self.mean.abs() + self.scale))
+
 
 class Logit(Bijection):
     r"""x = (σ(z) − λ)/(1 − 2λ), whose inverse is z = logit(λ + (1 − 2λ)x): pixels in [0, 1] to the whole line.

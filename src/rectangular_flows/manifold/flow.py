@@ -126,6 +126,10 @@ class RectangularFlow(Manifold, Described, nn.Module):
         self._check_rows(x)
         return self.in_model_units.encode(self.to_model_units(x))
 
+    def decode(self, z: Tensor) -> Tensor:
+        self._check_kind(z, (self.latent.features,))
+        return self.to_data_units(self.in_model_units.decode(z))
+
     def left_inverse(self, x: Tensor) -> Tensor:
         self._check_rows(x)
         return self.in_model_units.left_inverse(self.to_model_units(x))
@@ -161,8 +165,9 @@ class RectangularFlow(Manifold, Described, nn.Module):
         return y.to(self._dtype_beside(x)) if x.dtype == self.row_dtype else y
 
     def to_data_units(self, y: Tensor) -> Tensor:
-        """The inverse of :meth:`to_model_units`."""
-        return forward_through(self.unit_layers(), y)
+        """The inverse of :meth:`to_model_units`; in float64 where rows are."""
+        units = self.unit_layers()
+        return forward_through(units, y.double() if any(link.takes_float64 for link in units) else y)
 
     @torch.no_grad()
     def initialise(self, x: Tensor, *, latent: bool = True) -> None:

@@ -18,6 +18,7 @@ from ..data.sphere import DEGREES, to_degrees
 from ..data.tables import check_room, write_parts
 from ..errors import warn
 from ..evaluation.images import Bytes, draw_bytes
+from ..flows import Standardise
 from ..metrics.arrays import Array
 from ..runs.saved import SavedRun
 from ..storage.files import write_atomically
@@ -27,7 +28,7 @@ from .images import mosaic
 _IMAGES = (".npy", ".npz", ".png")
 _FAR_FROM_SPHERE = 0.05
 _AT_ONCE = 20_000  # rows of a table: more than that are drawn and written part by part
-_KINDS: dict[torch.dtype, Any] = {torch.float64: np.float64, torch.float32: np.float32}
+_FEWEST = 10_000  # numbers of single precision in a standard deviation: with fewer, samples are written in double
 
 
 class OffSphereWarning(UserWarning):
@@ -72,7 +73,7 @@ def write_samples(
         check_bytes(count * prod(run.flow.data_shape), f"{count:,} images")
         _write_images(output, draw_bytes(run.flow, count, seed, bool(scatter)))
         return ()
-    columns, kind = _columns(run), np.dtype(np.float64 if run.sphere is not None else _KINDS[run.flow.dtype])
+    columns, kind = _columns(run), np.dtype(np.float64 if _in_double(run) else np.float32)
     if scatter is None:
         scatter = run.flow.scatter is not None and run.sphere is None
     levels = run.levels if (scatter if rounded is None else rounded) else Levels()
@@ -85,6 +86,14 @@ def write_samples(
             if tick is not None:
                 tick(len(part))
     return tuple(run.columns[i] for i in levels.columns)
+
+
+def _in_double(run: SavedRun) -> bool:
+    """Whether samples take double precision: angles do, models in it, and columns that vary little around a large mean."""
+    if run.sphere is not None or run.flow.dtype == torch.float64:
+        return True
+    scaled = [layer for layer in run.flow.unit_layers() if isinstance(layer, Standardise)]
+    return any(bool((layer.steps(torch.float32) < _FEWEST).any()) for layer in scaled)
 
 
 def _columns(run: SavedRun) -> tuple[str, ...]:
@@ -103,7 +112,7 @@ def _sampled(
         if run.sphere is not None:
             off += float(np.abs(np.linalg.norm(values.astype(np.float64), axis=1) - 1).sum()) / count
             values = to_degrees(values)
-        values = levels.nearest(in_double(values) if kind == np.float64 else values)
+        values = levels.nearest(in_double(values) if kind == np.float64 else values.astype(kind))
         yield values if run.whole is None else run.whole.used.restore(values)
     if off > _FAR_FROM_SPHERE:
         text = f"the samples are {off:.3g} from the unit sphere on average, more than {_FAR_FROM_SPHERE:g}"

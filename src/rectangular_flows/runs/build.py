@@ -109,11 +109,12 @@ def build_flow(
                 charts = [made() for _ in range(count)]
         except AllowanceError as error:
             raise ValueError(f"expected a model that fits this machine; got one of {error}. {_SMALLER}") from error
+        exact = torch.promote_types(take(train, slice(1)).dtype, dtype)  # units are changed in float64
         for layer in units:
             if isinstance(layer, flows.Standardise):
                 seen = units[-1].column_of if isinstance(units[-1], flows.Periodic) else range(len(columns))
-                _check_precision(layer, dtype, [columns[i] for i in seen] if columns else ())
-        _check_turns(periodic, dtype)
+                _check_precision(layer, exact, [columns[i] for i in seen] if columns else ())
+        _check_turns(periodic, exact)
         charts = [chart.to(dtype) for chart in charts]
         flow: Model = charts[0] if count == 1 else Atlas(charts)
         if chosen.starts_from_data or latent.starts_from_data or count > 1:
@@ -261,8 +262,7 @@ def _check_turns(periodic: Sequence[PeriodicColumn], dtype: torch.dtype) -> None
 def _check_precision(layer: flows.Standardise, dtype: torch.dtype, columns: Sequence[str]) -> None:
     """Whether numbers of that type can tell the values of each column apart, and hold their squares."""
     facts = torch.finfo(dtype)
-    steps = layer.scale / (facts.eps * (layer.mean.abs() + layer.scale))  # in a standard deviation
-    coarse = steps < _LEAST_STEPS
+    coarse = layer.steps(dtype) < _LEAST_STEPS
     outside = (layer.scale < facts.tiny**0.75) | (layer.mean.abs() + layer.scale > facts.max**0.75)
     for i in (coarse | outside).nonzero().flatten().tolist():
         name = f"'{columns[i]}'" if columns else str(i + 1)

@@ -34,8 +34,8 @@ def codimension_log_volume(core: list[Injection], z: Tensor) -> tuple[Tensor, Te
     outputs, log_det = _through(square, pad(z))
     _check_log_det(log_det)
     y = outputs[-1]
-    in_units, change = _through(units, y)
-    x, log_det = in_units[-1], log_det + change
+    in_units, change = _through(units, y.double() if units else y)
+    x, log_det = in_units[-1], log_det + change.to(log_det.dtype)
     if pad.codimension == 0:
         return x, log_det
     to_pad, to_model = _inverse_maps(square, outputs), _inverse_maps(units, in_units)

@@ -76,7 +76,7 @@ class Exact:
                 self._reported,
             )
             if units:
-                x, L = forward_through(units, x), log_volume_in_units(tangents, units, x)
+                x, L = forward_through(units, x.double()), log_volume_in_units(tangents, units, x)
         return forward_through(tail, x), L
 
     def _use_codimension(self, core: list[Injection], d: int) -> bool:
@@ -136,4 +136,4 @@ def two_log_volumes(whole: HasLayers, model: HasLayers, z: Tensor) -> tuple[Tens
     inner, units = split_units(units)
     x, tangents = push_through(inner, y, tangents)
     L = log_volume_in_units(tangents.flatten(2), units, x) if units else log_volume(tangents.flatten(2))
-    return forward_through(units, x), L, y, model_L
+    return forward_through(units, x.double() if units else x), L, y, model_L
