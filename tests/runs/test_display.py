@@ -37,7 +37,7 @@ def training(epoch, step, best=0, latent_from=None, waits=None):
     )
     progress = SimpleNamespace(epoch=epoch, step=step, steps=100, latent_from=latent_from, choice=None)
     config = TrainingConfig(epochs=10, latent_epochs=2, anneal=(5, 6), patience=waits)
-    given = {"config": config, "column_steps": 125}
+    given = {"config": config, "column_steps": 150, "flow": SimpleNamespace(ambient_dim=10)}
     return SimpleNamespace(history=[line], progress=progress, best_epoch=best, **given)
 
 
@@ -50,23 +50,23 @@ def test_lines_of_a_run(clock):
         shown.on_epoch(training(1, 20))  # not the next one to be shown
         clock.seconds += 5
         shown.on_epoch(training(4, 30, best=2, latent_from=3, waits=7))
-    # 12 epochs cost 42 + 2 · 42 + 0.3 · 17 steps, the density of the columns 0.8 · 125: 230, of which 10 took 5 s
+    # 12 epochs cost 42 + 2 · 42 + 0.3 · 17 steps, the density of ten columns 0.6 · 150: 220, of which 10 took 5 s
     first, second = where.file.getvalue().splitlines()
     values = "objective 1.5, nll 1.25, reconstruction 0.005, mine 3"
-    assert first == f"mine: epoch 2/12 · {values} · 2 steps/s · 1 min 45 s left"
+    assert first == f"mine: epoch 2/12 · {values} · 2 steps/s · 1 min 40 s left"
     assert (
         second
-        == f"mine: epoch 5/5, latent density alone · {values} · 2 steps/s · 1 min 11 s left · best at 2, stops after 5 more"
+        == f"mine: epoch 5/5, latent density alone · {values} · 2 steps/s · 1 min 6 s left · best at 2, stops after 5 more"
     )
 
 
 def test_what_follows_counts(clock):
     where = console()
-    with TrainingDisplay(where, "mine", afterwards=7.0) as shown:
+    with TrainingDisplay(where, "mine", between=3.0, afterwards=4.0) as shown:
         shown.on_step(training(0, 10))
         clock.seconds += 5
         shown.on_epoch(training(1, 20))
-    assert where.file.getvalue().endswith("· 1 min 52 s left\n")
+    assert where.file.getvalue().endswith("· 1 min 47 s left\n")
 
 
 def test_lines_of_the_density_of_the_columns(clock):

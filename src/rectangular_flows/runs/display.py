@@ -19,7 +19,18 @@ from ..training.schedule import work
 _SECONDS_BETWEEN_LINES = 10.0
 _SECONDS_WITHOUT_A_BAR = 2.0
 _LINES = 8  # at least, for a run, without a terminal
-AFTERWARDS = 2.0  # seconds that the calibration, the verdict and the files of a fit take
+_A_ROW, _MOST_ROWS = 2e-4, 20_000  # seconds that the mixtures of a table take
+_START, _A_ROW_HELD_OUT, _MOST_HELD_OUT = 0.3, 8e-4, 2_000  # seconds of calibration, verdict and files
+
+
+def between_and_after(rows: int, held_out: int) -> tuple[float, float]:
+    """About how many seconds the mixtures of a table take, and what follows its fit.
+
+    Example:
+        >>> [round(seconds, 2) for seconds in between_and_after(10_000, 1_000)]
+        [2.0, 1.1]
+    """
+    return _A_ROW * min(rows, _MOST_ROWS), _START + _A_ROW_HELD_OUT * min(held_out, _MOST_HELD_OUT)
 
 
 class PlainConsole(Console):
@@ -90,17 +101,20 @@ class TrainingDisplay(_Bar):
         console: to print to.
         name: of the run.
         quiet: show nothing.
+        between: seconds between the training and that of the density of the columns.
         afterwards: seconds of what follows the fit.
     """
 
-    def __init__(self, console: Console, name: str, quiet: bool = False, afterwards: float = 0.0):
+    def __init__(
+        self, console: Console, name: str, quiet: bool = False, *, between: float = 0.0, afterwards: float = 0.0
+    ):
         super().__init__(console, name, console.is_terminal and not quiet, "starting")
         self._quiet, self._shown, self._line = quiet, self._started, self._started
         self._first_step: int | None = None
         self._first_work = 0.0
         self._next_epoch = 0
         self._told = quiet
-        self._afterwards = afterwards
+        self._between, self._afterwards = between, afterwards
         self._columns_from: float | None = None
         self._pause = _SECONDS_WITHOUT_A_BAR
 
@@ -149,8 +163,9 @@ class TrainingDisplay(_Bar):
         parts = [f"epoch {min(progress.epoch + 1, _epochs(run))}/{_epochs(run)}{alone}"]
         parts += [describe(run.history[-1])] if run.history else []
         if steps > 0:
-            done, whole = work(run.config, progress, run.column_steps)
-            left = (now - self._started) * (whole - done) / max(done - self._first_work, 1e-9) + self._afterwards
+            done, whole = work(run.config, progress, run.column_steps, run.flow.ambient_dim)
+            left = (now - self._started) * (whole - done) / max(done - self._first_work, 1e-9)
+            left += self._between + self._afterwards
             parts += [f"{rate:.3g} steps/s", f"{duration(left)} left"]
         if run.best_epoch:
             waited = progress.epoch - run.best_epoch

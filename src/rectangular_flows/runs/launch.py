@@ -21,7 +21,7 @@ from ..training.distributed import World
 from ..training.setup import threads_for
 from ..training.sharing import same_model
 from .build import build_flow, without_reconstruction
-from .display import AFTERWARDS, TrainingDisplay, say
+from .display import TrainingDisplay, between_and_after, say
 from .prepared import Prepared, prepare, some_rows
 from .saved import SavedRun
 from .shared import open_once
@@ -56,10 +56,11 @@ def run_settings(
         if world.first:
             settings, flow = _model(settings, data, None if quiet else console)
         flow, settings = same_model(world, flow), _same_settings(world, settings)
+        between, after = between_and_after(len(data.train), len(data.validation))
         make_writer = _tensorboard() if tensorboard else None
         writer: Any = None
         with (
-            TrainingDisplay(console, name, quiet, AFTERWARDS) as display,
+            TrainingDisplay(console, name, quiet, between=between, afterwards=after) as display,
             threads_for(flow, settings.training.batch_size),
         ):
 

@@ -17,7 +17,8 @@ _LATENT_PASSES: tuple[Part, ...] = ("likelihood",)
 AFTER_TROUBLE = 0.3  # of the learning rate that is left after a numerical trouble
 _RISE = 0.3  # share of a one-cycle schedule that goes up
 _START, _END = 1 / 25, 1e-4  # of the peak, at the ends of a one-cycle schedule
-_LIKELIHOOD, _ALONE, _COLUMN = 2.0, 0.3, 0.8  # cost of a step, over that of one of the reconstruction alone; see work
+_LIKELIHOOD, _ALONE = 2.0, 0.3  # cost of a step, over that of one of the reconstruction alone; see work
+_COLUMNS, _COLUMN = 0.3, 0.03  # likewise of the density of the columns, and for each column more
 
 
 def annealing(config: TrainingConfig, steps_per_epoch: int) -> tuple[float, float]:
@@ -85,13 +86,14 @@ def dual_step(
     return min(max(beta * math.exp(config.dual_rate * violation), least), 1e9)
 
 
-def work(config: TrainingConfig, progress: Progress, columns: int = 0) -> tuple[float, float]:
+def work(config: TrainingConfig, progress: Progress, more: int = 0, columns: int = 0) -> tuple[float, float]:
     """What is done, and all there is to do, in steps of the reconstruction alone: steps with the likelihood cost more.
 
     Args:
         config: of the run.
         progress: of the run.
-        columns: steps of the density of the columns, which follow.
+        more: steps of the density of the columns, which follow.
+        columns: how many there are.
 
     Example:
         >>> from .run import Progress
@@ -110,7 +112,7 @@ def work(config: TrainingConfig, progress: Progress, columns: int = 0) -> tuple[
         alone = max(step - together, 0.0)
         return step - alone + (_LIKELIHOOD - 1) * max(min(step, together) - first, 0.0) + _ALONE * alone
 
-    return cost(progress.step), cost(progress.steps) + _COLUMN * columns
+    return cost(progress.step), cost(progress.steps) + (_COLUMNS + _COLUMN * columns) * more
 
 
 def _cosine(start: float, end: float, progress: float) -> float:
