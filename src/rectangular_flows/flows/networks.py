@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from ..errors import in_transform
 from .description import Described
 from .injection import TangentMap, fold
-from .tangents import dtype_inside, tangent_mlp
+from .tangents import Slopes, dtype_inside, slope_of_tanh, tangent_mlp
 
 
 class Network(Described, nn.Module, ABC):
@@ -94,12 +94,14 @@ class MLP(Network):
         return [(layer.weight, layer.bias) for layer in self.layers]  # type: ignore[misc]
 
     def linearize(self, x: Tensor) -> tuple[Tensor, TangentMap]:
-        slopes = []
+        values, of_tanh = [], self.activation == "tanh"
+        activation = ACTIVATIONS[self.activation]
         *first, last = self._weights()
         for weight, bias in first:
-            x, slope = ACTIVATIONS[self.activation].with_slope(F.linear(x, weight, bias))
-            slopes.append(slope)
-        y = F.linear(x, *last)
+            before = F.linear(x, weight, bias)
+            x, slope = (activation.value(before), None) if of_tanh else activation.with_slope(before)
+            values.append(x if slope is None else slope)
+        y, slopes = F.linear(x, *last), Slopes(values, of_tanh)
 
         weights = [weight for weight, _ in (*first, last)]
         return y, lambda tangents: tangent_mlp(tangents, slopes, weights)
@@ -291,7 +293,7 @@ class Activation:
 
 def _tanh_with_slope(x: Tensor) -> tuple[Tensor, Tensor]:
     y = torch.tanh(x)
-    return y, torch.addcmul(y.new_ones(()), y, y, value=-1)  # 1 − y² in one pass
+    return y, slope_of_tanh(y)
 
 
 def _silu_with_slope(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -72,17 +73,52 @@ def dtype_inside(tangents: Tensor, width: int) -> torch.dtype:
     return _lower.get() or tangents.dtype
 
 
-def tangent_mlp(tangents: Tensor, slopes: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
-    """The map above: tangents (B, K, n_0), slopes (B, n_i) of the hidden layers, weights (n_i, n_{i−1}) → (B, K, n_L)."""
-    if not slopes or in_transform(tangents, *slopes) or torch.is_autocast_enabled(tangents.device.type):
-        return _plain(tangents, slopes, weights)  # torch.func and torch.compile see plain operations
+class Slopes:
+    """Slopes of the hidden layers at the primal, (B, n_i) each.
+
+    Those of tanh follow from its values, 1 − y², which the primal keeps anyway: a graph then need not keep both.
+
+    Args:
+        values: slopes; or, of tanh, the values y.
+        of_tanh: whether they are these.
+    """
+
+    def __init__(self, values: Sequence[Tensor], of_tanh: bool = False):
+        self.values, self.of_tanh = values, of_tanh
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __call__(self) -> Sequence[Tensor]:
+        """As numbers, with their graph."""
+        return [slope_of_tanh(y) for y in self.values] if self.of_tanh else self.values
+
+    @cached_property
+    def held(self) -> Sequence[Tensor]:
+        """The same as constants, computed once."""
+        with torch.no_grad():
+            return [slope.detach() for slope in self()]
+
+
+def slope_of_tanh(y: Tensor) -> Tensor:
+    """1 − y² in one pass."""
+    return torch.addcmul(y.new_ones(()), y, y, value=-1)
+
+
+def tangent_mlp(tangents: Tensor, slopes: Slopes, weights: Sequence[Tensor]) -> Tensor:
+    """The map above: tangents (B, K, n_0), slopes of the hidden layers, weights (n_i, n_{i−1}) → (B, K, n_L)."""
+    if not len(slopes) or in_transform(tangents, *slopes.values) or torch.is_autocast_enabled(tangents.device.type):
+        return _plain(tangents, slopes(), weights)  # torch.func and torch.compile see plain operations
     if tangents.shape[0] * tangents.shape[1] * max(len(w) for w in weights) < _SMALL:
-        return _plain(tangents, slopes, weights)  # in the cache anyway, and quicker without a function of our own
-    inside = dtype_inside(tangents, max(len(w) for w in weights))
-    rest = [values.to(inside) for values in (*slopes, *weights)]
-    if _held.get():
-        rest = [values.detach() for values in rest]
-    output: Tensor = _TangentMLP.apply(tangents.to(inside), len(slopes), torch.is_grad_enabled(), *rest)  # type: ignore[no-untyped-call]
+        return _plain(tangents, slopes(), weights)  # in the cache anyway, and quicker without a function of our own
+    inside, graph = dtype_inside(tangents, max(len(w) for w in weights)), torch.is_grad_enabled()
+    values, of_tanh = slopes.values, slopes.of_tanh
+    if _held.get() or not graph:
+        values, of_tanh, weights = slopes.held, False, [weight.detach() for weight in weights]
+    elif inside != tangents.dtype:  # where tanh is nearly one, 1 − y² is lost in a lower precision
+        values, of_tanh = slopes(), False
+    rest = [each.to(inside) for each in (*values, *weights)]
+    output: Tensor = _TangentMLP.apply(tangents.to(inside), len(slopes), of_tanh, graph, *rest)  # type: ignore[no-untyped-call]
     return output.to(tangents.dtype)
 
 
@@ -118,43 +154,45 @@ class _Scratch:
 
 class _TangentMLP(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tangents: Tensor, hidden: int, graph: bool, *rest: Tensor) -> Tensor:
-        slopes, weights = rest[:hidden], rest[hidden:]
+    def forward(ctx: Any, tangents: Tensor, hidden: int, of_tanh: bool, graph: bool, *rest: Tensor) -> Tensor:
+        values, weights = rest[:hidden], rest[hidden:]
         leading = tangents.shape[:2]
-        keep = graph and any(ctx.needs_input_grad[3:])  # of slopes and weights; that of the tangents needs no products
+        keep = graph and any(ctx.needs_input_grad[4:])  # of slopes and weights; that of the tangents needs no products
         output = tangents.new_empty((*leading, weights[-1].shape[0]))
         products = [tangents.new_empty((*leading, w.shape[0])) for w in weights[:-1]] if keep else []
         blocks = _blocks(tangents, weights)
         scratch = _Scratch(tangents)
         for block in blocks:
             t = tangents[block].flatten(0, 1)
-            for i, (slope, weight) in enumerate(zip(slopes, weights, strict=False)):
-                s = slope[block].unsqueeze(1)
+            for i, (value, weight) in enumerate(zip(values, weights, strict=False)):
+                s = _slope(value[block], of_tanh).unsqueeze(1)
                 place = scratch.take(len(s), weight.shape[0], i % 2)
                 product = products[i][block] if keep else place
                 torch.mm(t, weight.mT, out=product.flatten(0, 1))
                 t = torch.mul(product, s, out=place).flatten(0, 1)
             torch.mm(t, weights[-1].mT, out=output[block].flatten(0, 1))
-        ctx.hidden = hidden
+        ctx.hidden, ctx.of_tanh = hidden, of_tanh
         if keep or (graph and ctx.needs_input_grad[0]):
             ctx.save_for_backward(tangents, *rest, *products)
         return output
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        hidden = ctx.hidden
+        hidden, of_tanh = ctx.hidden, ctx.of_tanh
         tangents, *saved = ctx.saved_tensors
-        slopes, weights, products = saved[:hidden], saved[hidden : 2 * hidden + 1], saved[2 * hidden + 1 :]
+        values, weights, products = saved[:hidden], saved[hidden : 2 * hidden + 1], saved[2 * hidden + 1 :]
         if torch.is_grad_enabled():  # asked for a second derivative: plain operations have one
-            inputs = [x for x in (tangents, *slopes, *weights) if x.requires_grad]
-            found = iter(torch.autograd.grad(_plain(tangents, slopes, weights), inputs, grad, create_graph=True))
-            first, *others = (next(found) if x.requires_grad else None for x in (tangents, *slopes, *weights))
-            return first, None, None, *others
+            inputs = [x for x in (tangents, *values, *weights) if x.requires_grad]
+            plain = _plain(tangents, Slopes(values, of_tanh)(), weights)
+            found = iter(torch.autograd.grad(plain, inputs, grad, create_graph=True))
+            first, *others = (next(found) if x.requires_grad else None for x in (tangents, *values, *weights))
+            return first, None, None, None, *others
         if not products:
-            return _pulled(grad, slopes, weights, tangents), *(None for _ in range(2 + len(slopes) + len(weights)))
+            slopes = Slopes(values, of_tanh)()
+            return _pulled(grad, slopes, weights, tangents), *(None for _ in range(3 + len(values) + len(weights)))
         # over the blocks in no less than float32
         weight_grads = [torch.zeros_like(w, dtype=torch.promote_types(w.dtype, torch.float32)) for w in weights]
-        slope_grads = [torch.empty_like(s) for s in slopes]
+        value_grads = [torch.empty_like(value) for value in values]
         input_grad = (
             torch.empty(tangents.shape, dtype=grad.dtype, device=grad.device) if ctx.needs_input_grad[0] else None
         )
@@ -163,12 +201,16 @@ class _TangentMLP(torch.autograd.Function):
         for block in blocks:
             g = grad[block].flatten(0, 1)
             for i in range(hidden, 0, -1):
-                product, slope = products[i - 1][block], slopes[i - 1][block].unsqueeze(1)
+                product, value = products[i - 1][block], values[i - 1][block]
+                slope = _slope(value, of_tanh).unsqueeze(1)
                 hidden_tangents = torch.mul(product, slope, out=scratch.take(len(product), product.shape[2], 2))
                 _add_product(weight_grads[i], g.mT, hidden_tangents.flatten(0, 1))
                 by_product = scratch.take(len(product), product.shape[2], i % 2)
                 torch.mm(g, weights[i], out=by_product.flatten(0, 1))
-                torch.linalg.vecdot(by_product, product, dim=1, out=slope_grads[i - 1][block])
+                by_slope = value_grads[i - 1][block]
+                torch.linalg.vecdot(by_product, product, dim=1, out=by_slope)
+                if of_tanh:
+                    by_slope.mul_(value).mul_(-2)
                 g = by_product.mul_(slope).flatten(0, 1)
             _add_product(weight_grads[0], g.mT, tangents[block].flatten(0, 1))
             if input_grad is not None:
@@ -177,9 +219,14 @@ class _TangentMLP(torch.autograd.Function):
             input_grad,
             None,
             None,
-            *slope_grads,
+            None,
+            *value_grads,
             *(g.to(w.dtype) for g, w in zip(weight_grads, weights, strict=True)),
         )
+
+
+def _slope(value: Tensor, of_tanh: bool) -> Tensor:
+    return slope_of_tanh(value) if of_tanh else value
 
 
 def _pulled(grad: Tensor, slopes: Sequence[Tensor], weights: Sequence[Tensor], tangents: Tensor) -> Tensor:
