@@ -1,3 +1,4 @@
+from contextlib import nullcontext
 from itertools import pairwise
 
 import pytest
@@ -62,9 +63,10 @@ def test_some_inputs_without_gradient(of_tanh):
     torch.testing.assert_close(got, torch.autograd.grad(expected.square().sum(), values[:1])[0])
 
 
+@pytest.mark.parametrize("as_published", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_graph_keeps_the_values_of_tanh_and_not_their_slopes_beside(dtype):
-    """Per point and unit of a hidden layer: its value, and one product for each tangent."""
+def test_a_graph_keeps_the_values_of_tanh_and_not_their_slopes_beside(dtype, as_published):
+    """Per point and unit of a hidden layer: its value, and one product for each tangent; as published also the slope."""
     network, kept = MLP(8, 4, hidden=(64, 64), activation="tanh").to(dtype), {}
     own = {p.untyped_storage().data_ptr() for p in network.parameters()}
 
@@ -73,10 +75,11 @@ def test_a_graph_keeps_the_values_of_tanh_and_not_their_slopes_beside(dtype):
             kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
         return tensor
 
-    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+    context = tangents.slopes_kept() if as_published else nullcontext()
+    with context, torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         y, tangent_map = network.linearize(torch.randn(100, 8, dtype=dtype))
         pushed = tangent_map(torch.randn(100, 2, 8, dtype=dtype))
-    of_layers = 100 * 2 * 64 * (1 + 2)
+    of_layers = 100 * 2 * 64 * (1 + 2 + as_published)
     beside = 100 * (8 + 2 * 8)  # the inputs
     assert sum(kept.values()) == (of_layers + beside) * dtype.itemsize
     (pushed.square().sum() + y.square().sum()).backward()

@@ -31,6 +31,7 @@ _BLOCK_SCALARS = 2**19  # of the widest layer, in a block: 2 MiB in float32
 
 _lower: ContextVar[torch.dtype | None] = ContextVar("lower", default=None)
 _held: ContextVar[bool] = ContextVar("held", default=False)
+_kept: ContextVar[bool] = ContextVar("kept", default=False)
 
 
 @contextmanager
@@ -66,6 +67,16 @@ def weights_held() -> Iterator[None]:
         _held.reset(token)
 
 
+@contextmanager
+def slopes_kept() -> Iterator[None]:
+    """Let graphs keep the slopes of tanh beside its values, as the published algorithm does, which is measured against."""
+    token = _kept.set(True)
+    try:
+        yield
+    finally:
+        _kept.reset(token)
+
+
 def dtype_inside(tangents: Tensor, width: int) -> torch.dtype:
     """The precision in which a network of that width carries a bundle: a lower one only where that saves anything."""
     if in_transform(tangents) or tangents.shape[0] * tangents.shape[1] * width < _SMALL:
@@ -84,7 +95,9 @@ class Slopes:
     """
 
     def __init__(self, values: Sequence[Tensor], of_tanh: bool = False):
-        self.values, self.of_tanh = values, of_tanh
+        keep = of_tanh and _kept.get()
+        self.values = [slope_of_tanh(y) for y in values] if keep else values
+        self.of_tanh = of_tanh and not keep
 
     def __len__(self) -> int:
         return len(self.values)

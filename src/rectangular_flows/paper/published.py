@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..flows import Injection
 from ..flows.injection import forward_through, push_through
+from ..flows.tangents import slopes_kept
 from ..manifold import Manifold
 from ..volume import draw_probes
 
@@ -66,7 +67,8 @@ def published_stochastic(
 
 def _jvp(links: list[Injection], z: Tensor, tangent: Tensor) -> tuple[Tensor, Tensor]:
     """(f(z), J t), both of shape (B, …), J t laid flat: one tangent, with the primal."""
-    x, pushed = push_through(links, z, tangent.unsqueeze(1))
+    with slopes_kept():
+        x, pushed = push_through(links, z, tangent.unsqueeze(1))
     return x, pushed.flatten(1)
 
 
