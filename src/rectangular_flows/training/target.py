@@ -33,11 +33,11 @@ def beta_of(target: float, codimension: int) -> float:
 
 
 def least_beta(flow: Model, config: TrainingConfig, target: float | None) -> float:
-    """The least that β may fall to.
+    """The least that β may fall to: what it started from, where training adapts by itself.
 
-    Of an atlas, what it started from. Where a smaller β would do for the mean error, charts leave the data at their ends: a
-    few rows in the seams are then far from all of them, and the likelihood of the others pays for it.
+    A smaller β may do for the mean error where few rows far out make up most of it. The likelihood then moves the manifold
+    off the bulk of the rows, to where it is shorter, by as much as their noise; and charts leave the data at their ends.
     """
-    if target is None or config.target_error != "auto" or len(flow.charts) == 1:
+    if target is None or config.target_error != "auto":
         return _LEAST_BETA
     return beta_of(target, flow.ambient_dim - flow.latent_dim)
