@@ -95,7 +95,7 @@ class Slopes:
     """
 
     def __init__(self, values: Sequence[Tensor], of_tanh: bool = False):
-        keep = of_tanh and _kept.get()
+        keep = of_tanh and (in_transform(*values) or _kept.get())  # torch.compile can't trace context variables
         self.values = [slope_of_tanh(y) for y in values] if keep else values
         self.of_tanh = of_tanh and not keep
 
