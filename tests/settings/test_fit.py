@@ -94,16 +94,21 @@ REFUSED = {
     "tolerance": (
         {"volume": "stochastic"},
         0.1,
-        "solver = cg, pcg or roulette; this run has solver = direct. Leave it out, or add --solver cg",
+        "solver = cg, pcg, roulette or corrected; this run has solver = direct. Leave it out, or add --solver cg",
     ),
     "max_iterations": (
         {},
         3,
-        "solver = cg, pcg or roulette; solver is for volume = stochastic; this run has volume = exact. Leave it out, or add "
-        "--volume stochastic --solver cg",
+        "solver = cg, pcg, roulette or corrected; solver is for volume = stochastic; this run has volume = exact. "
+        "Leave it out, or add --volume stochastic --solver cg",
     ),
     "least_iterations": ({"volume": "stochastic", "solver": "cg"}, 3, "solver = roulette; this run has solver = cg"),
     "continuation": ({"volume": "stochastic", "solver": "pcg"}, 0.5, "solver = roulette; this run has solver = pcg"),
+    "corrected_share": (
+        {"volume": "stochastic", "solver": "pcg"},
+        0.5,
+        "solver = corrected; this run has solver = pcg",
+    ),
     "target_error": ({"method": "two-step"}, 0.1, "method = ml; this run has method = two-step"),
     "dual_rate": ({}, 0.1, "a run with target_error; this run has target_error = None. Leave it out"),
     "latent_epochs": ({"latent": "identity"}, 2, "a latent density with weights; this run has latent = identity"),

@@ -5,7 +5,8 @@ import pytest
 
 from rectangular_flows import TrainingConfig
 from rectangular_flows.kinds import Table, make
-from rectangular_flows.volume import Exact, Stochastic
+from rectangular_flows.training.config import build_volume, describe_volume
+from rectangular_flows.volume import CG, PCG, Corrected, Direct, Exact, RouletteCG, Stochastic
 
 
 @pytest.mark.parametrize(
@@ -50,6 +51,18 @@ def test_mistakes(settings, message):
 def test_settings_round_trip(volume):
     config = TrainingConfig(volume=volume, epochs=7, clip=2.0, anneal=(1, 2))
     assert make(TrainingConfig, Table(TrainingConfig).sift(config.settings())) == config
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [Direct(), CG(1e-3, 7), PCG(1e-4), RouletteCG(1e-6, 9, least=3, keep=0.6), Corrected(0.1, 8, share=0.25)],
+    ids=lambda solver: type(solver).__name__,
+)
+def test_settings_of_every_solver_come_back(solver):
+    volume = Stochastic(2, "rademacher", solver)
+    chosen = describe_volume(volume)
+    assert build_volume(chosen) == volume
+    assert describe_volume(build_volume(chosen)) == chosen
 
 
 def test_settings_are_those_that_apply():

@@ -13,6 +13,7 @@ from rectangular_flows.flows.injection import linearize_through
 from rectangular_flows.volume import (
     CG,
     PCG,
+    Corrected,
     Direct,
     Exact,
     RouletteCG,
@@ -148,9 +149,9 @@ def test_a_solver_of_ones_own(monkeypatch):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Stochastic(solver="gmres"), "solver among direct, cg, pcg, roulette; got 'gmres'"),
-        (lambda: Stochastic(tol=1e-3), "tol is for cg, pcg and roulette; got solver 'direct'"),
-        (lambda: Stochastic(max_iter=3), "max_iter is for cg, pcg and roulette"),
+        (lambda: Stochastic(solver="gmres"), "solver among direct, cg, pcg, roulette, corrected; got 'gmres'"),
+        (lambda: Stochastic(tol=1e-3), "tol is for cg, pcg, roulette and corrected; got solver 'direct'"),
+        (lambda: Stochastic(max_iter=3), "max_iter is for cg, pcg, roulette and corrected"),
         (lambda: Stochastic(solver=CG(), tol=1e-3), r"tol is for a solver given by name"),
         (lambda: Stochastic(solver="cg", tol=-1.0), "expected tol ≥ 0 and max_iter ≥ 1; got -1.0"),
         (lambda: PCG(max_iter=0), "max_iter ≥ 1"),
@@ -231,3 +232,53 @@ def test_roulette_takes_fewer_iterations():
 def test_impossible_roulette(settings):
     with pytest.raises(ValueError, match="least ≥ 1 and 0 ≤ keep ≤ 1"):
         RouletteCG(**settings)
+
+
+# --- stopping early, with corrections
+
+
+def test_corrections_make_it_unbiased():
+    """The gradient's mean over draws against the exact one, in standard errors; what is stopped early alone is biased."""
+    d, draws = 6, 60
+    stretch = flows.Standardise(torch.zeros(9), torch.logspace(0, 1.5, 9))
+    flow = RectangularFlow(make_flow(9, d, layers=2, hidden=(6,)).ambient, flows.Identity(d), outer=stretch).double()
+    z = torch.randn(64, d, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    exact = gradient(Exact()(flow, z)[1].mean(), flow)
+
+    def off(solver):
+        method = Stochastic(2, "rademacher", solver, generator=torch.Generator().manual_seed(2))
+        found = torch.stack([gradient(method(flow, z)[1].mean(), flow) for _ in range(draws)])
+        error = found.std(dim=0) / draws**0.5
+        moving = error > 1e-9 * error.max()
+        return float(((found.mean(dim=0) - exact) / error)[moving].square().mean())
+
+    corrected = Corrected(tol=0.8, share=0.25, exact_tol=1e-12, generator=torch.Generator().manual_seed(1))
+    assert off(corrected) < 2.5
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NotConvergedWarning)
+        assert off(PCG(tol=0.8)) > 4
+
+
+def test_corrections_are_made_on_a_share_of_the_points_and_weighed_by_it():
+    flow, z = make_flow(9, 6), torch.randn(400, 6, dtype=torch.float64)
+    early, _, W, probes = solved(PCG(tol=0.5), flow, z)
+    found, _, _, _ = solved(Corrected(0.5, share=0.2, exact_tol=1e-12), flow, z)
+    true = torch.einsum("bij,bkj->bki", W, probes)
+    moved = (found - early).flatten(1).abs().amax(dim=1) > 0
+    assert 0.13 < float(moved.double().mean()) < 0.27
+    torch.testing.assert_close((found - early)[moved], 5 * (true - early)[moved], rtol=1e-7, atol=1e-9)
+    assert torch.equal(found[~moved], early[~moved])
+
+
+@pytest.mark.parametrize("settings", [{"share": 0.0}, {"share": 1.5}, {"exact_tol": -1.0}])
+def test_impossible_corrections(settings):
+    with pytest.raises(ValueError, match="share ≤ 1 and exact_tol ≥ 0"):
+        Corrected(**settings)
+
+
+def test_points_that_conjugate_gradients_leave_to_another_solver_are_counted_in_both():
+    flow, z = make_flow(8, 6, amount=0.6), torch.randn(4, 6, dtype=torch.float64)
+    solver = Corrected(tol=1e-12, max_iter=1, fallback=Direct(), share=1.0, exact_tol=1e-13)
+    weighted, _, W, probes = solved(solver, flow, z)
+    torch.testing.assert_close(weighted, torch.einsum("bij,bkj->bki", W, probes), rtol=1e-9, atol=1e-9)
+    assert solver.fallen_back == 8.0

@@ -97,8 +97,14 @@ def _blended(before: list[float] | None, now: Spread) -> Spread:
     """Relative variances, G being 1: averaged with those of before, which steadies them, where that is no less."""
     if not (now.gradient > 0 and math.isfinite(now.gradient)):
         return now
-    relative = Spread(1.0, now.volume / now.gradient, now.probes / now.gradient, now.condition, now.iterations)
+    G = now.gradient
+    relative = now._replace(gradient=1.0, volume=now.volume / G, probes=now.probes / G, signs=now.signs / G)
     if before is None or not before[0] > 0:
         return relative
-    volume, probes = (max(b, (a + b) / 2) for a, b in zip(before[1:3], relative[1:3], strict=True))
-    return relative._replace(volume=volume, probes=probes)
+    known = Spread(*before)
+    steady = {name: _steady(getattr(known, name), getattr(relative, name)) for name in ("volume", "probes", "signs")}
+    return relative._replace(**steady)
+
+
+def _steady(before: float, now: float) -> float:
+    return now if math.isnan(before) else max(now, (before + now) / 2)

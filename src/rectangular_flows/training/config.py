@@ -70,7 +70,32 @@ class RouletteIterations(Iterations):
     continuation: float = 0.8
 
 
-SOLVERS: dict[str, type] = {"direct": Nothing, "cg": Iterations, "pcg": Iterations, "roulette": RouletteIterations}
+@dataclass(frozen=True)
+class CorrectedIterations(Iterations):
+    """Of conjugate gradients that stop early and are corrected on a few rows.
+
+    Args:
+        corrected_share: share of the rows, drawn at random, on which they are corrected.
+    """
+
+    tolerance: float = 0.05
+    corrected_share: float = 1 / 16
+
+
+SOLVERS: dict[str, type] = {
+    "direct": Nothing,
+    "cg": Iterations,
+    "pcg": Iterations,
+    "roulette": RouletteIterations,
+    "corrected": CorrectedIterations,
+}
+_SOLVER_ARGUMENTS = {
+    "tolerance": "tol",
+    "max_iterations": "max_iter",
+    "least_iterations": "least",
+    "continuation": "keep",
+    "corrected_share": "share",
+}  # setting → argument of the solver
 
 
 @dataclass(frozen=True)
@@ -81,7 +106,8 @@ class StochasticVolume:
         probes: random tangents for each row.
         distribution: how the probes are drawn: "orthonormal", "gaussian" (as published) or "rademacher".
         solver: how the linear equations are solved: "direct", "cg" (conjugate gradients, as published), "pcg"
-            (preconditioned conjugate gradients) or "roulette" (conjugate gradients that stop at random, without a bias).
+            (preconditioned conjugate gradients), "roulette" (conjugate gradients that stop at random, without a bias) or
+            "corrected" (preconditioned ones that stop early and are corrected on a few rows, without a bias).
         tangent_dtype: as for the exact log-volume.
     """
 
@@ -111,7 +137,8 @@ VOLUMES: dict[str, type] = {"exact": ExactVolume, "stochastic": StochasticVolume
 
 def build_volume(chosen: Chosen) -> Auto | Exact | Stochastic:
     """The volume method of these settings."""
-    from ..volume import Auto, Exact, RouletteCG, Stochastic
+    from ..volume import Auto, Exact, Stochastic
+    from ..volume.solvers import as_solver
 
     settings = chosen.settings
     if isinstance(settings, AutoVolume):
@@ -119,18 +146,14 @@ def build_volume(chosen: Chosen) -> Auto | Exact | Stochastic:
     if isinstance(settings, ExactVolume):
         return Exact(settings.bundle_size, settings.codimension, settings.tangent_dtype)
     low = settings.tangent_dtype
-    name, solver = settings.solver
-    if isinstance(solver, RouletteIterations):
-        roulette = RouletteCG(*(getattr(solver, f.name) for f in fields(solver)))
-        return Stochastic(settings.probes, settings.distribution, roulette, tangent_dtype=low)
-    limits = (solver.tolerance, solver.max_iterations) if isinstance(solver, Iterations) else None
-    tol, max_iter = limits or (None, None)
-    return Stochastic(settings.probes, settings.distribution, name, tol, max_iter, tangent_dtype=low)
+    name, chosen_solver = settings.solver
+    given = {_SOLVER_ARGUMENTS[f.name]: getattr(chosen_solver, f.name) for f in fields(chosen_solver)}
+    return Stochastic(settings.probes, settings.distribution, as_solver(name, **given), tangent_dtype=low)
 
 
 def describe_volume(volume: Any) -> Chosen:
     """The settings of a volume method; a class of your own is recorded by its name."""
-    from ..volume import CG, Auto, Exact, RouletteCG, Stochastic
+    from ..volume import Auto, Exact, Stochastic
     from ..volume.solvers import solver_name
 
     if isinstance(volume, Auto):
@@ -140,10 +163,8 @@ def describe_volume(volume: Any) -> Chosen:
     if isinstance(volume, Stochastic):
         name: str = solver_name(volume.solver)
         kind = SOLVERS.get(name, Nothing)
-        limits: tuple[Any, ...] = (volume.solver.tol, volume.solver.max_iter) if isinstance(volume.solver, CG) else ()
-        if isinstance(volume.solver, RouletteCG):
-            limits = (*limits, volume.solver.least, volume.solver.keep)
-        solver = Chosen(name, kind(*limits) if issubclass(kind, Iterations) else kind())
+        given = {f.name: getattr(volume.solver, _SOLVER_ARGUMENTS[f.name]) for f in fields(kind)}
+        solver = Chosen(name, kind(**given))
         plain = StochasticVolume(volume.probes, volume.distribution, solver, volume.tangent_dtype)
         return Chosen("stochastic", plain)
     return Chosen(type(volume).__name__, Nothing())

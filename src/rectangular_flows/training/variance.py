@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,7 @@ from torch import Tensor, nn
 from ..errors import NumericalError
 from ..flows.injection import linearize_through
 from ..flows.local_chart import local_chart
-from ..volume import Auto, Exact, Stochastic, draw_probes
+from ..volume import PCG, Auto, Direct, Exact, Stochastic, draw_probes
 from ..volume.auto import Sizes, Spread, budgeted
 from ..volume.bundle import basis, core_and_tail
 from ..volume.codimension import codimension_of
@@ -25,6 +26,7 @@ from .objective import Objective
 _GROUPS, _ROWS = 8, 16  # groups, and most rows of one
 _TANGENTS = 2**12  # most to carry in a measurement
 _LEAST_PROBED = 16
+_KINDS: tuple[Literal["orthonormal", "rademacher"], ...] = ("orthonormal", "rademacher")
 
 
 def sizes_of(objective: Objective, rows: int, volume: Auto) -> Sizes:
@@ -57,8 +59,9 @@ def measure(
     if len(groups) < 2:
         return Spread(math.nan, math.nan)
     parameters = moved(objective)
-    whole, part, noise = _Sums(parameters), _Sums(parameters), _Sums(parameters)
-    exact, probed = Exact(codimension=volume.codimension), Stochastic(1, generator=generator)
+    whole, part = _Sums(parameters), _Sums(parameters)
+    noise = {kind: _Sums(parameters) for kind in (_KINDS if d >= _LEAST_PROBED else ())}
+    exact = Exact(codimension=volume.codimension)
     try:
         for group in groups:
             rest, L = objective.apart(group, exact)
@@ -66,19 +69,22 @@ def measure(
             by_volume = torch.autograd.grad(L, parameters, allow_unused=True)
             whole.add(_total(by_rest, by_volume))
             part.add(by_volume)
-            if d >= _LEAST_PROBED:
+            for kind, sums in noise.items():
+                probed = Stochastic(1, kind, generator=generator)
                 by_probe = torch.autograd.grad(objective.apart(group, probed)[1], parameters, allow_unused=True)
-                noise.add(_total(by_probe, by_volume, -1))
+                sums.add(_total(by_probe, by_volume, -1))
         condition, iterations = conditioning(objective, groups[0], generator)
     except NumericalError:  # the step itself will say what is wrong
         return Spread(math.nan, math.nan)
     scale = [w if w is not None else whole.scale(i, len(x) / size) for i, w in enumerate(weights)]
+    added = {kind: size * sums.second_moment(scale) for kind, sums in noise.items()}
     return Spread(
         size * whole.variance(scale),
         size * part.variance(scale),
-        size * noise.second_moment(scale) if d >= _LEAST_PROBED else math.nan,
+        added.get("orthonormal", math.nan),
         condition,
         iterations,
+        added.get("rademacher", math.nan),
     )
 
 
@@ -98,9 +104,12 @@ def conditioning(objective: Objective, x: Tensor, generator: torch.Generator | N
     condition = float((values[:, 0] / values[:, -1]).median())
     if d < _LEAST_PROBED or generator is None:
         return condition, math.inf
-    with torch.no_grad():
-        found = budgeted()(core, z, at, tangent_map, draw_probes(z, 1, "orthonormal", generator))[1]
-    return condition, float(found.iterations.max()) if bool(found.converged.all()) else math.inf
+    probes, solver = draw_probes(z, 1, "orthonormal", generator), budgeted()
+    early, late = (
+        PCG(tol, solver.max_iter, Direct())(core, z, at, tangent_map, probes)[1]
+        for tol in (solver.tol, solver.exact_tol)
+    )
+    return condition, float(early.iterations.max()) if bool(late.converged.all()) else math.inf
 
 
 def moved(objective: Objective) -> list[nn.Parameter]:

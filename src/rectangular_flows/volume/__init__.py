@@ -5,13 +5,14 @@ from .bundle import log_volume
 from .codimension import codimension_log_volume
 from .conjugate_gradient import Solution, conjugate_gradient
 from .exact import Exact
-from .solvers import CG, PCG, Direct, RouletteCG, Solver, register_solver
+from .solvers import CG, PCG, Corrected, Direct, RouletteCG, Solver, register_solver
 from .stochastic import Stochastic, draw_probes
 
 __all__ = [
     "CG",
     "PCG",
     "Auto",
+    "Corrected",
     "Direct",
     "Exact",
     "RouletteCG",

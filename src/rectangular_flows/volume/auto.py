@@ -5,11 +5,12 @@ its coordinates weighted as Adam weighs it: G of the whole exact gradient, V of 
 probes add at a row,
 
 .. math:: \frac{\mathrm{Var}(n, K)}{\mathrm{Var}(\text{exact})} = 1 + \frac{V\,(B/n - 1) + P_K\,B/n}{G},
-          \qquad P_K = P_1 \frac{d - K}{K (d - 1)} .
+          \qquad P_K = P_1 \frac{d - K}{K (d - 1)} \ \text{or}\ \frac{P_1}{K} .
 
 The first holds for rows in random order; the second for orthonormal probes, because each coordinate of the gradient is a
-quadratic form of the probe. :meth:`Auto.choose` takes the choice of least cost for which this is at most 1.05. Costs are
-counted in passes of one vector through f̃, never timed, so that runs repeat.
+quadratic form of the probe, and for independent Rademacher ones, which have a P_1 of their own: they do not see the
+diagonal of that form, often its largest part. :meth:`Auto.choose` takes the choice of least cost for which this is at
+most 1.05. Costs are counted in passes of one vector through f̃, never timed, so that runs repeat.
 """
 
 from __future__ import annotations
@@ -25,12 +26,16 @@ from ..flows.injection import Injection
 from .bundle import HasLayers
 from .exact import Exact
 from .precision import TangentDtype
-from .solvers import PCG, Direct
+from .solvers import Corrected, Direct
 from .stochastic import Stochastic
 
 _LEAST_PROBED = 16  # d from which probes are weighed: below, they save little of a step
 _ITERATIONS = 30  # most of conjugate gradients, then direct
-_TOLERANCE = 1e-4
+_TOLERANCE, _CORRECTED, _EXACT = (
+    0.05,
+    1 / 16,
+    1e-4,
+)  # of conjugate gradients; share of the rows where they go on to the last
 _BACKWARD = 3.0  # passes of a vector that carries a gradient: one forward, two backward
 _CALL = 2**15  # scalars that a pass takes as long as, however few it has
 
@@ -46,11 +51,13 @@ class Spread(NamedTuple):
     volume: float
     """V, of the volume's part in it."""
     probes: float = math.nan
-    """P_1, what one probe adds at a row; NaN if it was not measured."""
+    """P_1, what one orthonormal probe adds at a row; NaN if it was not measured."""
     condition: float = math.nan
     """Median condition number of J."""
     iterations: float = math.inf
-    """Of preconditioned conjugate gradients; infinite if they did not converge in time."""
+    """Of preconditioned conjugate gradients until they are stopped; infinite if they would not converge in time."""
+    signs: float = math.nan
+    """P_1 of a Rademacher probe."""
 
 
 class Sizes(NamedTuple):
@@ -77,6 +84,8 @@ class Choice:
     """Variance of the gradient over that of the exact one on all rows, as estimated."""
     cost: float = math.nan
     """Of a step over that of one without the volume, counted."""
+    distribution: Literal["orthonormal", "rademacher"] = "orthonormal"
+    """Of the probes."""
 
     def method(
         self, codimension: Literal["auto", "always", "never"] = "auto", tangent_dtype: TangentDtype = None
@@ -85,7 +94,7 @@ class Choice:
         if not self.probes:
             return Exact(codimension=codimension, tangent_dtype=tangent_dtype)
         solver = Direct() if self.solver == "direct" else budgeted()
-        return Stochastic(self.probes, solver=solver, tangent_dtype=tangent_dtype)
+        return Stochastic(self.probes, self.distribution, solver, tangent_dtype=tangent_dtype)
 
     def numbers(self) -> dict[str, float]:
         """For the history of a run."""
@@ -106,9 +115,9 @@ class Choice:
         return asdict(self)
 
 
-def budgeted() -> PCG:
-    """Conjugate gradients that stop after a budget of iterations; what is left is solved directly."""
-    return PCG(_TOLERANCE, _ITERATIONS, fallback=Direct())
+def budgeted() -> Corrected:
+    """Conjugate gradients that stop early or after a budget of iterations; what is left is solved directly."""
+    return Corrected(_TOLERANCE, _ITERATIONS, Direct(), _CORRECTED, _EXACT)
 
 
 @dataclass(frozen=True)
@@ -152,8 +161,8 @@ class Auto:
         if not (spread.gradient > 0 and math.isfinite(spread.gradient + spread.volume)):
             return exact
         best = exact
-        for probes, solver in _candidates(spread, sizes):
-            added = _added(spread, sizes.d, probes)
+        for probes, distribution, solver in _candidates(spread, sizes):
+            added = _added(spread, sizes.d, probes, distribution, solver)
             least = (spread.volume + added) / (spread.volume + (self.variance - 1) * spread.gradient)
             rows = max(1, math.ceil(least * sizes.rows))
             if rows > sizes.rows:
@@ -162,25 +171,40 @@ class Auto:
             ratio = 1 + (spread.volume * (1 / share - 1) + added / share) / spread.gradient
             cost = _cost(sizes, rows, probes, solver, spread.iterations)
             if cost < best.cost:
-                best = Choice(share, probes, solver, ratio, cost)
+                best = Choice(share, probes, solver, ratio, cost, distribution)
         return best
 
 
-def _candidates(spread: Spread, sizes: Sizes) -> Iterator[tuple[int, Literal["direct", "pcg"]]]:
-    yield 0, "direct"
+_Distribution = Literal["orthonormal", "rademacher"]
+_Solver = Literal["direct", "pcg"]
+
+
+def _candidates(spread: Spread, sizes: Sizes) -> Iterator[tuple[int, _Distribution, _Solver]]:
+    yield 0, "orthonormal", "direct"
     if sizes.d < _LEAST_PROBED or math.isnan(spread.probes):
         return
     probes = 1
     while probes < 2 * sizes.d / 3:  # above, exact is cheaper and has no noise
-        yield probes, "direct"
+        signs = not math.isnan(spread.signs) and _added(spread, sizes.d, probes, "rademacher") < _added(
+            spread, sizes.d, probes
+        )
+        distribution: _Distribution = "rademacher" if signs else "orthonormal"
+        yield probes, distribution, "direct"
         if spread.iterations < math.inf:
-            yield probes, "pcg"
+            yield probes, distribution, "pcg"
         probes *= 2
 
 
-def _added(spread: Spread, d: int, probes: int) -> float:
-    """P_K."""
-    return spread.probes * (d - probes) / (probes * (d - 1)) if probes else 0.0
+def _added(
+    spread: Spread, d: int, probes: int, distribution: _Distribution = "orthonormal", solver: _Solver = "direct"
+) -> float:
+    """P_K, with the variance of the solver's correction."""
+    if not probes:
+        return 0.0
+    of_solver = 1 + _TOLERANCE**2 / _CORRECTED if solver == "pcg" else 1.0
+    if distribution == "rademacher":
+        return of_solver * spread.signs / probes
+    return of_solver * spread.probes * (d - probes) / (probes * (d - 1))
 
 
 def _cost(sizes: Sizes, rows: int, probes: int, solver: str, iterations: float) -> float:
@@ -189,8 +213,8 @@ def _cost(sizes: Sizes, rows: int, probes: int, solver: str, iterations: float) 
         each = _BACKWARD * sizes.products
     elif solver == "direct":
         each = _BACKWARD * probes + sizes.d
-    else:  # a push and a pull of f and of f† in each iteration, and one of f at the end
-        each = probes * (_BACKWARD + 4 * iterations + 2) + 2
+    else:  # a push and a pull of f and of f† in each iteration, one of f at the end, and corrections
+        each = probes * (_BACKWARD + (4 * iterations + 2) * (1 + 4 * _CORRECTED)) + 2
     call = _BACKWARD * _CALL / sizes.width * (rows < sizes.rows)  # rows without the volume take a call of their own
     without = 2 * _BACKWARD * sizes.rows
     return 1 + (rows * each + call) / without

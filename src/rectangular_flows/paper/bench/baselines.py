@@ -71,6 +71,7 @@ class Bench:
             gradient=1.0,
             volume=(one.volume / one.gradient + two.volume / two.gradient) / 2,
             probes=(one.probes / one.gradient + two.probes / two.gradient) / 2,
+            signs=(one.signs / one.gradient + two.signs / two.gradient) / 2,
         )
         return auto.choose(mean, sizes_of(objective, rows or len(self.x), auto))
 
