@@ -47,6 +47,27 @@ def test_units_do_not_change_the_outlier_scores(column, factor):
     assert (scaled.predict(anomalies * scale + shift) == -1).all()
 
 
+@pytest.mark.parametrize("factor", [1000.0, -1e-3])
+def test_a_column_given_twice_counts_once_in_any_unit(factor):
+    rows = np.random.default_rng(0).normal(size=(150, 4)) @ np.random.default_rng(1).normal(size=(4, 4))
+    scores = []
+    for times in (1.0, factor):
+        table = np.c_[rows, times * rows[:, 0]]
+        with pytest.warns(UserWarning, match="left out: 'x5' (equals|is)"):
+            model = rnf.RectangularFlowEstimator(latent_dim=2, epochs=2, random_state=0).fit(table)
+        scores.append(model.score_samples(table))
+        assert model.inverse_transform(model.transform(table)).shape == table.shape
+    np.testing.assert_array_equal(*scores)
+
+
+def test_digits_that_single_precision_has_lost_are_missed():
+    rows = np.random.default_rng(0).normal(size=(150, 3))
+    rows[:, 0] = 1.7e9 + 60 * rows[:, 0]
+    with pytest.raises(ValueError, match=r"column 1 varies by .*float32 cannot tell .*\(float64\) from the start"):
+        rnf.RectangularFlowEstimator(latent_dim=2, epochs=2).fit(rows.astype(np.float32))
+    rnf.RectangularFlowEstimator(latent_dim=2, epochs=2).fit(rows)
+
+
 @pytest.mark.parametrize("factors", [(1e6, 1, 1, 1), (1, 1, 1e-6, 1), (1e6, 7.3, 1e-6, 0.01)])
 def test_units_change_no_rank_at_all(factors):
     """In single precision, the default: the model sees the same numbers."""

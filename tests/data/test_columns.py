@@ -80,3 +80,44 @@ def test_all_columns_of_rows_by_name():
     np.testing.assert_array_equal(whole.values(seen, {}), [[1, 1, 2, 5], [3, 3, 4, 5]])
     np.testing.assert_array_equal(whole.values(seen, {"b": np.array([7.0, 8.0])}), [[1, 7, 2, 5], [3, 8, 4, 5]])
     assert WholeTable.from_list(json.loads(json.dumps(whole.listed()))) == whole
+
+
+@pytest.mark.parametrize("chunk", [files.CHUNK_BYTES, 500])
+def test_columns_in_other_units(monkeypatch, chunk):
+    monkeypatch.setattr(files, "CHUNK_BYTES", chunk)
+    a, b, c = np.random.default_rng(0).normal(size=(3, 200)).round(3)
+    almost = 1000 * a
+    almost[77] += 1e-3
+    rows = np.stack([a, b, 1000 * a, 32 + 1.8 * b, 5 - c, c, almost, a + 1.7e6, a * 1e-30], axis=1)
+    used = UsedColumns.of(rows)
+    assert used.kept == [0, 1, 4, 6]
+    assert {i: (rule.other, round(rule.slope, 6)) for i, rule in used.in_units.items() if i != 8} == {
+        2: (0, 1000.0),
+        3: (1, 1.8),
+        5: (4, -1.0),
+        7: (0, 1.0),
+    }
+    assert used.left_out == [2, 3, 5, 7, 8]
+    reasons = "'c' is 1000 × 'a', 'd' is 1.8 × 'b' + 32, 'f' is -1 × 'e' + 5, 'h' is 1 × 'a' + 1.7e+06"
+    assert used.reasons(list("abcdefghi")) == f"{reasons}, 'i' is 1e-30 × 'a' in every row"
+    np.testing.assert_allclose(used.restore(used.pick(rows)), rows, rtol=1e-12, atol=1e-12)
+    assert not used.off(rows).any()
+    fine = UsedColumns.of(rows[:, :7])
+    assert not fine.off(rows[:, :7].astype(np.float32)).any()
+    other = rows.copy()
+    other[5, 2] += 0.01
+    other[6, 8] *= 1.001
+    assert np.argwhere(used.off(other)).tolist() == [[5, 0], [6, 4]]
+    assert UsedColumns.from_list(json.loads(json.dumps(used.listed()))) == used
+    assert UsedColumns.of(rows, units=False).all
+    assert UsedColumns.of(rows[:19, :6]).all  # of few rows that may be chance
+
+
+@given(st.floats(1e-12, 1e12), st.floats(-1e6, 1e6), st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_a_copy_in_any_unit_is_a_copy(factor, shift, down):
+    rows = np.random.default_rng(0).normal(size=(50, 2))
+    table = np.c_[rows, (rows[:, 0] + shift) * factor * (-1 if down else 1)]
+    used = UsedColumns.of(table)
+    assert used.kept == [0, 1]
+    np.testing.assert_allclose(used.restore(rows), table, rtol=1e-9, atol=1e-8 * factor)

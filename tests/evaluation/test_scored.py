@@ -1,10 +1,13 @@
 """What rnf score writes: identifiers, reasons, and the rows they belong to."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 import rectangular_flows as rnf
+from rectangular_flows.data.discrete import Levels
 from rectangular_flows.data.tables import read_table
 from rectangular_flows.errors import OverflowWarning
 from rectangular_flows.evaluation import scored as scored_module
@@ -144,6 +147,24 @@ def test_scores_are_the_same_however_many_are_in_memory(saved, tmp_path, monkeyp
     assert written.means["log_density"] == pytest.approx(whole.columns["log_density"].mean(), rel=1e-5)
     parts = score_file(run, str(folder / "new.csv"), **options)
     np.testing.assert_allclose(parts.explanation.contributions, whole.explanation.contributions, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("mean", "scale", "double"),
+    [(0.0, 1.0, False), (1e9, 1.0, True), (0.0, 1e40, True), (0.0, 1e-44, True), (0.0, 1e25, False)],
+)
+def test_samples_are_written_in_a_type_that_holds_them(mean, scale, double, tmp_path):
+    torch.manual_seed(0)
+    units = rnf.flows.Standardise(torch.tensor([0.0, mean, 0.0]).double(), torch.tensor([1.0, scale, 1.0]).double())
+    flow = rnf.RectangularFlow(rnf.flows.RealNVP(3, 1), rnf.flows.RealNVP(2, 1), units)
+    run = SimpleNamespace(
+        flow=flow, sphere=None, whole=None, columns=("a", "b", "c"), levels=Levels(), periodic=(), folder=tmp_path
+    )
+    write_samples(run, tmp_path / "samples.npy", 50, 0, scatter=False)
+    found = np.load(tmp_path / "samples.npy")
+    assert found.dtype == (np.float64 if double else np.float32)
+    expected = flow.sample(50, generator=torch.Generator().manual_seed(0)).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=0)
 
 
 def test_samples_are_drawn_part_by_part(saved, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@ import torch
 
 from rectangular_flows import RectangularFlow, flows
 from rectangular_flows.errors import NonFiniteError
+from rectangular_flows.runs.build import _standardise
 
 
 def test_pixels_outside_the_unit_interval_are_an_error():
@@ -50,8 +51,41 @@ def test_rows_in_the_type_of_the_flow_are_taken_too():
     x = torch.randn(5, 3, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(flow.log_prob(x), flow.log_prob(x.double()))
     assert flow.log_prob(x.double()).dtype == torch.float32
-    with pytest.raises(ValueError, match=r"expected torch\.float32, as the flow has; got torch\.float16"):
+    with pytest.raises(
+        ValueError, match=r"expected torch\.float32, as the flow has, or torch\.float64; got torch\.float16"
+    ):
         flow.log_prob(x.half())
     plain = RectangularFlow(flows.RealNVP(3, 1), flows.RealNVP(2, 1))
     with pytest.raises(ValueError, match=r"expected torch\.float32, as the flow has; got torch\.float64"):
         plain.log_prob(x.double())
+
+
+@pytest.mark.parametrize("offset", [2.0**20, 1e9, 1.7e9 + 0.5, -(2.0**33)])
+def test_the_flow_sees_the_same_numbers_wherever_zero_is(offset):
+    """Bit by bit, where the rows hold the offset exactly: a mean in double precision alone loses digits beside it."""
+    rows = torch.randn(500, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    rows = (rows * 2**16).round() / 2**16
+    seen = []
+    for some in (rows, rows + offset):
+        units = _standardise(some)
+        flow = RectangularFlow(flows.RealNVP(3, 1), flows.Identity(2), units)
+        seen.append(flow.to_model_units(some))
+        torch.testing.assert_close(flow.to_data_units(seen[-1]), some, rtol=0, atol=1e-6)
+        restored = flows.Standardise(torch.zeros(3), torch.ones(3))
+        restored.load_state_dict(units.state_dict())
+        assert torch.equal(restored.inverse(some), units.inverse(some))
+    assert torch.equal(*seen)
+
+
+def test_layers_of_older_files_have_no_rest():
+    layer = flows.Standardise(torch.ones(2), torch.full((2,), 3.0), rest=torch.full((2,), 1e-20))
+    older = {"mean": layer.mean, "scale": layer.scale}
+    layer.load_state_dict(older)
+    assert torch.equal(layer.rest, torch.zeros(2, dtype=torch.float64))
+
+
+def test_a_layer_on_no_device_becomes_one_on_a_device():
+    layer = flows.Standardise(torch.ones(2), torch.full((2,), 3.0)).to("meta").to_empty(device="cpu")
+    assert layer.mean.dtype == torch.float64
+    layer.load_state_dict(flows.Standardise(torch.ones(2), torch.full((2,), 3.0)).state_dict())
+    assert layer(torch.ones(1, 2)).tolist() == [[4.0, 4.0]]

@@ -132,10 +132,13 @@ def test_where_a_dtype_is_too_coarse(dtype, mean, scale, fine):
 
 
 def test_what_is_said_of_a_coarse_dtype():
-    text = "column 1 varies by 1 around 12345678: float32 cannot tell such values apart. Please use --dtype float64 "
+    text = "column 1 varies by 1 around 12345678: float32 cannot tell such values apart. Please "
     with pytest.raises(ValueError, match="cannot tell") as said:
         _check_precision(standard([12345678.0], [1.0]), torch.float32, ())
-    assert str(said.value) == f"{text}(dtype='float64'), or subtract 1.23457e+07 from it"
+    assert (
+        str(said.value)
+        == f"{text}give it in double precision (float64) from the start, or subtract 1.23457e+07 from it"
+    )
     with pytest.raises(ValueError, match="no room") as said:
         _check_precision(standard([0.0], [1e300]), torch.float64, ())
     text = "column 1 varies by 1e+300 around 0: float64 has no room for its squares. Please give it in other units"
@@ -266,7 +269,7 @@ def test_angles_that_a_dtype_cannot_tell_apart(dtype):
     build._check_turns([], dtype)
     with pytest.raises(ValueError, match="cannot tell angles") as said:
         build._check_turns([PeriodicColumn(0, "hour", 24.0, 0.0, 1.001 * largest)], dtype)
-    kind, wider = str(dtype).removeprefix("torch."), "use --dtype float64 (dtype='float64'), or "
+    kind, wider = str(dtype).removeprefix("torch."), "give it in double precision (float64) from the start, or "
     assert str(said.value) == (
         f"column 'hour' has values up to {1.001 * largest:.3g}: {kind} cannot tell angles of period 24 apart there. "
         f"Please {wider if dtype == torch.float32 else ''}take off whole periods"

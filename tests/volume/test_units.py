@@ -66,3 +66,34 @@ def test_a_manifold_that_has_collapsed_is_found_out_in_the_units_of_the_model(dt
         flow.ambient.weight.copy_(torch.diag(torch.tensor([1.0, 1e-20, 1.0])))
     with pytest.raises(RankDeficientError, match="lost rank at 4 of 4"):
         Exact(codimension="never")(flow, torch.zeros(4, 2, dtype=dtype))
+
+
+@pytest.mark.parametrize("codimension", ["never", "always"])
+@pytest.mark.parametrize("large", [1e8, 1e12, 1e20])
+def test_the_first_tangent_may_be_zero_in_a_column_of_large_values(large, codimension):
+    """By hand: columns 2 and 3 of the minors with the first row, 2.2 times the large unit, outweigh all others."""
+    J = torch.tensor([[0.0, 1.0, 2.0], [1.0, 0.3, 2.0], [1.0, 0.7, 5.0], [0.0, 0.0, 0.0]], dtype=torch.float64)
+    units = flows.Standardise(torch.zeros(4), torch.tensor([large, 1.0, 1.0, 1.0]))
+    flow = RectangularFlow(flows.FreeLinear(4), flows.Identity(3), units, pad=flows.Pad(3, 4, order="first")).double()
+    with torch.no_grad():
+        flow.ambient.weight.copy_(torch.cat([J, torch.eye(4, dtype=torch.float64)[:, 3:]], dim=1))
+    z = torch.zeros(2, 3, dtype=torch.float64)
+    expected = by_minors(flow, z)
+    torch.testing.assert_close(Exact(codimension=codimension)(flow, z)[1], expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(two_log_volumes(flow, flow.in_model_units, z)[1], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("codimension", ["auto", "never"])
+@pytest.mark.parametrize("last", [lambda: flows.OrthonormalEmbedding(3, 6), lambda: flows.Permutation(3)])
+def test_layers_may_follow_that_of_units(last, codimension):
+    """As in the model of a table whose standardised columns are then turned: in one precision from end to end."""
+    units = flows.Standardise(torch.ones(3), torch.tensor([1.0, 10.0, 0.1]))
+    flow = RectangularFlow(flows.RealNVP(3, zero_init=False), flows.RealNVP(2), [units, last()])
+    x = flow.sample(5).detach()
+    assert x.dtype == torch.float32
+    J = torch.func.vmap(torch.func.jacrev(lambda z: flow.decode(z[None])[0]))(flow.encode(x)).double()
+    expected = torch.linalg.slogdet(J.mT @ J).logabsdet / 2
+    torch.testing.assert_close(
+        Exact(codimension=codimension)(flow, flow.encode(x))[1].double(), expected, rtol=1e-4, atol=1e-4
+    )
+    assert torch.isfinite(flow.log_prob(x)).all()

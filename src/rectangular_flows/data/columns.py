@@ -1,17 +1,38 @@
-"""Which columns of a table a model is trained on: not those that hold one value, nor those that repeat another."""
+"""Which columns of a table a model is trained on: not those that hold one value, nor those that repeat another.
+
+A column repeats another in other units as well: kilometres beside metres, degrees Fahrenheit beside Celsius.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..storage.files import parts_of
 from ._files import Array, listing
+
+_LEAST_ROWS, _TRIED = 20, 64  # rows from which columns in other units are looked for, and rows to look at first
+_ROUNDING = 1e-9  # of a column's span, within which it repeats another
+
+
+class InUnits(NamedTuple):
+    """A column as another one in other units."""
+
+    other: int
+    """Index of that column."""
+    slope: float
+    intercept: float
+    rounding: float
+    """Difference up to which the rule holds."""
+
+    def of(self, rows: Array) -> Array:
+        """The column, from all columns (N, D)."""
+        return np.asarray(self.slope * rows[:, self.other] + self.intercept)
 
 
 @dataclass(frozen=True)
@@ -22,6 +43,7 @@ class UsedColumns:
         count: D, all columns.
         constant: of every column that holds one value, its index and that value.
         copies: of every column that equals one before it in every row, its index and that column's.
+        in_units: of every other column that is one before it in other units, its index and how.
 
     Example:
         >>> used = UsedColumns.of(np.array([[1.0, 5.0, 1.0], [2.0, 5.0, 2.0]]))
@@ -34,10 +56,16 @@ class UsedColumns:
     count: int
     constant: dict[int, float]
     copies: dict[int, int]
+    in_units: dict[int, InUnits] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, rows: Any) -> UsedColumns:
-        """Of rows of an array, (N, D), N ≥ 1, read a part at a time."""
+    def of(cls, rows: Any, units: bool = True) -> UsedColumns:
+        """Of rows of an array, (N, D), N ≥ 1, read a part at a time.
+
+        Args:
+            rows: the array.
+            units: whether columns in other units are looked for too.
+        """
         first = np.asarray(rows[0])
         varies = np.zeros(len(first), dtype=bool)
         digests = [hashlib.blake2b(digest_size=16) for _ in first]
@@ -49,22 +77,23 @@ class UsedColumns:
         constant = {int(i): float(first[i]) for i in np.flatnonzero(~varies)}
         seen: dict[bytes, int] = {}
         earlier = {i: seen.setdefault(digests[i].digest(), i) for i in range(len(first)) if i not in constant}
-        return cls(len(first), constant, {i: other for i, other in earlier.items() if other != i})
+        found = cls(len(first), constant, {i: other for i, other in earlier.items() if other != i})
+        return replace(found, in_units=_in_units(rows, found.kept)) if units else found
 
     @cached_property
     def kept(self) -> list[int]:
         """The columns that are used, in their order."""
-        return [i for i in range(self.count) if i not in self.constant and i not in self.copies]
+        return [i for i in range(self.count) if not (i in self.constant or i in self.copies or i in self.in_units)]
 
     @property
     def left_out(self) -> list[int]:
         """The others, in the order of :meth:`off`."""
-        return [*self.constant, *self.copies]
+        return [*self.constant, *self.copies, *self.in_units]
 
     @property
     def all(self) -> bool:
         """Whether every column is used."""
-        return not self.constant and not self.copies
+        return not (self.constant or self.copies or self.in_units)
 
     def reasons(self, names: Sequence[str]) -> str:
         """Which columns are not used, and why; empty where all are."""
@@ -72,8 +101,11 @@ class UsedColumns:
         if self.constant:
             found = [names[i] for i in self.constant]
             parts.append(f"{listing(found)} {'holds' if len(found) == 1 else 'hold'} one value")
-        if self.copies:
-            pairs = [f"'{names[i]}' equals '{names[other]}'" for i, other in self.copies.items()]
+        pairs = [f"'{names[i]}' equals '{names[other]}'" for i, other in self.copies.items()]
+        for i, (other, slope, intercept, _) in self.in_units.items():
+            plus = f" {'+' if intercept > 0 else '−'} {abs(intercept):.6g}" if intercept else ""
+            pairs.append(f"'{names[i]}' is {slope:.6g} × '{names[other]}'{plus}")
+        if pairs:
             parts.append(f"{listing(pairs, mark='')} in every row")
         return "; ".join(parts)
 
@@ -91,6 +123,8 @@ class UsedColumns:
             whole[:, i] = value
         for i, other in self.copies.items():
             whole[:, i] = whole[:, other]
+        for i, rule in self.in_units.items():
+            whole[:, i] = rule.of(whole)
         return whole
 
     def precision(self, kind: Any) -> np.dtype[Any]:
@@ -109,22 +143,29 @@ class UsedColumns:
     def off(self, rows: Array) -> Array:
         """Difference of the columns left out from what :meth:`restore` would give, (N, D) → (N, left out).
 
-        Rows in float32 are compared in that precision.
+        Rows in float32 are compared in that precision. Of columns in other units, what rounding may make is no difference.
         """
         if self.all:
             return np.zeros((len(rows), 0))
         expected = [np.full(len(rows), value, dtype=rows.dtype) for value in self.constant.values()]
         expected += [rows[:, other] for other in self.copies.values()]
-        return np.asarray(rows[:, self.left_out] - np.stack(expected, axis=1), dtype=np.float64)
+        expected += [rule.of(rows) for rule in self.in_units.values()]
+        off = np.asarray(rows[:, self.left_out] - np.stack(expected, axis=1), dtype=np.float64)
+        for k, (i, rule) in enumerate(self.in_units.items(), start=len(self.constant) + len(self.copies)):
+            steps = 4 * np.finfo(rows.dtype).eps * (np.abs(rows[:, i]) + abs(rule.intercept))
+            off[np.abs(off[:, k]) <= rule.rounding + steps, k] = 0.0
+        return off
 
     def listed(self) -> dict[str, Any]:
         """As JSON has it; :meth:`from_list` reads it."""
-        return {"count": self.count, "constant": _pairs(self.constant), "copies": _pairs(self.copies)}
+        listed = {"count": self.count, "constant": _pairs(self.constant), "copies": _pairs(self.copies)}
+        return listed | ({"in_units": [[i, *rule] for i, rule in self.in_units.items()]} if self.in_units else {})
 
     @classmethod
     def from_list(cls, listed: Mapping[str, Any]) -> UsedColumns:
         """The inverse of :meth:`listed`."""
-        return cls(listed["count"], dict(map(tuple, listed["constant"])), dict(map(tuple, listed["copies"])))
+        units = {i: InUnits(*rule) for i, *rule in listed.get("in_units", [])}
+        return cls(listed["count"], dict(map(tuple, listed["constant"])), dict(map(tuple, listed["copies"])), units)
 
 
 @dataclass(frozen=True)
@@ -173,6 +214,39 @@ class WholeTable:
     def from_list(cls, listed: Mapping[str, Any]) -> WholeTable:
         """The inverse of :meth:`listed`."""
         return cls(tuple(listed["names"]), UsedColumns.from_list(listed), listed["rows"])
+
+
+def _in_units(rows: Any, kept: Sequence[int]) -> dict[int, InUnits]:
+    """Of every column that is one before it in other units, how."""
+    count = len(rows)
+    if count < _LEAST_ROWS or len(kept) < 2:
+        return {}
+    low, high = np.full(rows.shape[1], np.inf), np.full(rows.shape[1], -np.inf)
+    for part in parts_of(rows):
+        chunk = np.asarray(rows[part], dtype=np.float64)
+        low, high = np.minimum(low, chunk.min(axis=0)), np.maximum(high, chunk.max(axis=0))
+    span = high - low
+    few = np.stack(
+        [np.asarray(rows[i], dtype=np.float64) for i in np.linspace(0, count - 1, min(count, _TRIED), dtype=int)]
+    )
+    within = (few - low) / np.where(span > 0, span, 1.0)  # 0 to 1; of a falling slope, 1 to 0
+    found: dict[int, InUnits] = {}
+    for j, other in enumerate(kept):
+        later = [i for i in kept[j + 1 :] if i not in found]
+        if other in found or not later:
+            continue
+        rising = np.abs(within[:, later] - within[:, [other]]).max(axis=0) <= _ROUNDING
+        falling = np.abs(1 - within[:, later] - within[:, [other]]).max(axis=0) <= _ROUNDING
+        for i, up in [(i, bool(r)) for i, r, f in zip(later, rising, falling, strict=True) if r or f]:
+            slope = float(span[i] / span[other]) * (1 if up else -1)
+            intercept, rounding = float(low[i] - slope * (low if up else high)[other]), float(_ROUNDING * span[i])
+            rule = InUnits(other, slope, intercept if abs(intercept) > rounding else 0.0, rounding)
+            if all(
+                bool((np.abs(part[:, i] - rule.of(part)) <= rule.rounding).all())
+                for part in (np.asarray(rows[part], dtype=np.float64) for part in parts_of(rows))
+            ):
+                found[i] = rule
+    return dict(sorted(found.items()))
 
 
 def _pairs(values: Mapping[int, Any]) -> list[list[Any]]:

@@ -217,7 +217,7 @@ def check_table(table: Table, latent_dim: int | None, periodic: bool = False) ->
             f"Expected at least {needed} rows for {width} columns; '{table.source}' has {rows}. "
             "Get more rows, or use fewer columns: --columns."
         )
-    used = UsedColumns.of(table.values)
+    used = UsedColumns.of(table.values, units=False)
     if not used.all:
         left_out = [table.columns[i] for i in used.left_out]
         raise DataError(

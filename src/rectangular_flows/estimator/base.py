@@ -30,7 +30,7 @@ from ..runs.calibration import Calibration
 from ..training import fit
 from ..training.setup import threads_for
 from .fitting import check_rows, dimension_of, periodic_of, settings_of, split_rows, used_in, with_charts
-from .frames import Array, as_frame, is_frame, refuse_dates, refuse_masked
+from .frames import Array, as_frame, given_type, is_frame, refuse_dates, refuse_masked
 from .saving import load_estimator, save_estimator
 
 _SUMMARY_ROWS = 2_000  # held-out rows kept for it
@@ -156,6 +156,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
             dtype=getattr(torch, self.dtype),
             columns=self._used_names if hasattr(self, "feature_names_in_") else (),
             periodic=periodic,
+            given=given_type(X),
         )
         with self._display() as display, threads_for(flow, settings.training.batch_size):
             run = fit(

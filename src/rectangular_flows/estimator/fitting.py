@@ -100,7 +100,7 @@ def used_in(values: Array, names: Sequence[str], fixed: bool) -> UsedColumns:
     Raises:
         ValueError: fewer than two would be left, or none may be left out.
     """
-    used = UsedColumns.of(values)
+    used = UsedColumns.of(values, units=not fixed)
     if not fixed:  # angles of few values repeat as they should
         warn_of_repeats(values)
     if used.all:

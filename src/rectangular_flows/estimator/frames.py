@@ -7,6 +7,7 @@ import sys
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -25,6 +26,18 @@ def is_frame(X: Any) -> bool:
     """Whether it is a pandas DataFrame; pandas is not imported for this."""
     pandas = sys.modules.get("pandas")
     return pandas is not None and isinstance(X, pandas.DataFrame)
+
+
+def given_type(X: Any) -> torch.dtype | None:
+    """The type of single or half precision that numbers are given in; None for others.
+
+    Example:
+        >>> given_type(np.zeros((2, 2), dtype=np.float32)), given_type([[1.0]])
+        (torch.float32, None)
+    """
+    kinds = {str(kind).removeprefix("torch.") for kind in (X.dtypes if is_frame(X) else [getattr(X, "dtype", "")])}
+    narrow = kinds & {"float32", "float16", "bfloat16"}
+    return getattr(torch, narrow.pop()) if narrow == kinds and len(kinds) == 1 else None
 
 
 def refuse_dates(X: Any) -> None:

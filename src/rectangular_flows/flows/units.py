@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -23,12 +23,14 @@ class Standardise(AffineMap):
     """x = μ + σ ⊙ z with fixed μ and σ > 0: the model sees standardised data, the user the original units.
 
     μ and σ are float64 whatever the type of the flow. Rows given in float64 are standardised before they are rounded to
-    that type, so that the model sees the same numbers in whatever units a column is written.
+    that type, so that the model sees the same numbers in whatever units a column is written. Where μ is large beside σ, a
+    second number has what rounding took from it, so that the model also sees the same numbers wherever zero is.
 
     Args:
         mean: μ, broadcastable to ``shape``.
         scale: σ, broadcastable to ``shape``.
         shape: event shape; that of ``mean`` unless given.
+        rest: what rounding took from μ, broadcastable to ``shape``; 0 unless given.
 
     Example:
         >>> import torch
@@ -41,28 +43,36 @@ class Standardise(AffineMap):
     takes_float64 = True
     mean: Tensor
     scale: Tensor
+    rest: Tensor
 
-    def __init__(self, mean: Tensor, scale: Tensor, shape: int | Shape | None = None):
+    def __init__(self, mean: Tensor, scale: Tensor, shape: int | Shape | None = None, rest: Tensor | None = None):
         shape = tuple(mean.shape) if shape is None else as_shape(shape)
         super().__init__(shape)
         if not bool(((scale > 0) & torch.isfinite(scale)).all()) or not bool(torch.isfinite(mean).all()):
             raise ValueError(
                 "expected a finite mean and positive, finite scales; a constant column has scale 0: drop it"
             )
-        self.register_buffer("mean", mean.expand(shape).double())
-        self.register_buffer("scale", scale.expand(shape).double())
+        rest = torch.zeros(()) if rest is None else rest
+        for name, values in (("mean", mean), ("scale", scale), ("rest", rest)):
+            self.register_buffer(name, values.expand(shape).to(torch.float64, copy=True))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Tensor], prefix: str, *others: Any) -> None:
+        state_dict.setdefault(f"{prefix}rest", torch.zeros_like(self.rest))  # older files have none
+        super()._load_from_state_dict(state_dict, prefix, *others)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        exact = self.mean, self.scale
+        exact = dict(self.named_buffers(recurse=False))
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        self.mean, self.scale = (old.to(new.device) for old, new in zip(exact, (self.mean, self.scale), strict=True))
+        for name, old in exact.items():
+            new = getattr(self, name)
+            setattr(self, name, new.double() if old.is_meta or new.is_meta else old.to(new.device))
         return self
 
     def forward(self, z: Tensor) -> Tensor:
-        return torch.addcmul(self.mean, z.double(), self.scale).to(z.dtype)
+        return (self.mean + torch.addcmul(self.rest, z.double(), self.scale)).to(z.dtype)
 
     def inverse(self, x: Tensor) -> Tensor:
-        return ((x.double() - self.mean) / self.scale).to(x.dtype)
+        return ((x.double() - self.mean - self.rest) / self.scale).to(x.dtype)
 
     def linearize(self, z: Tensor) -> tuple[Tensor, TangentMap]:
         return self.forward(z), lambda tangents: tangents * self.scale.to(tangents.dtype)
@@ -81,6 +91,16 @@ class Standardise(AffineMap):
             [6, 0]
         """
         return self.scale / (torch.finfo(dtype).eps * (self.mean.abs() + self.scale))
+
+    def out_of_range(self, dtype: torch.dtype) -> Tensor:
+        """Which columns are too small or too large for numbers of a type, with room to spare, (D,).
+
+        Example:
+            >>> Standardise(torch.zeros(2), torch.tensor([1.0, 1e30])).out_of_range(torch.float32).tolist()
+            [False, True]
+        """
+        facts = torch.finfo(dtype)
+        return (self.scale < facts.tiny**0.75) | (self.mean.abs() + self.scale > facts.max**0.75)
 
 
 class Logit(Bijection):

@@ -13,7 +13,7 @@ from ..flows.injection import Injection, Shape, forward_through, inverse_through
 from ..flows.local_chart import local_chart
 from ..flows.periodic import Periodic
 from ..volume import Exact
-from ..volume.bundle import basis
+from ..volume.bundle import basis, split_units
 from .batches import Batched, squared_distance
 from .nearest import towards_nearest
 
@@ -103,10 +103,13 @@ class Manifold(Batched):
         return squared_distance(x, x_hat)
 
     def jacobian(self, z: Tensor) -> Tensor:
-        """J = ∂f/∂z, (B, d) → (B, D, d); events of images are laid flat."""
+        """J = ∂f/∂z, (B, d) → (B, D, d), in the type of decoded rows; events of images are laid flat."""
         self._check_kind(z, (self.latent.features,))
         links, z = local_chart(self.layers(), z)
-        _, tangents = push_through(links, z, basis(z))
+        inner, units = split_units(links)
+        y, tangents = push_through(inner, z, basis(z))
+        if units:
+            _, tangents = push_through(units, y.double(), tangents.double())
         return tangents.flatten(2).mT
 
     def singular_values(self, z: Tensor) -> Tensor:

@@ -47,7 +47,7 @@ class Batched(ABC):
 
     @property
     def row_dtype(self) -> torch.dtype:
-        """The type in which rows are best given; those of the model's own type are taken as well.
+        """The preferred type of rows; the model's own type is accepted too.
 
         Float64 for a table that is standardised or has periodic columns: rows that were rounded before lose digits there.
         """
@@ -100,9 +100,8 @@ class Batched(ABC):
         check_shape(values, shape)
         own = self._dtype_beside(values)
         if values.dtype not in (own, other):
-            raise ValueError(
-                f"expected {own}, as the flow has; got {values.dtype}. Use x.to({own}), or flow.to(x.dtype)"
-            )
+            both = f"{own}, as the flow has" + (f", or {other}" if other not in (None, own) else "")
+            raise ValueError(f"expected {both}; got {values.dtype}. Use x.to({other or own}), or flow.to(x.dtype)")
 
     def _check(self, x: Tensor, finite: bool = True) -> None:
         self._check_rows(x)

@@ -165,7 +165,7 @@ class RectangularFlow(Manifold, Described, nn.Module):
         return y.to(self._dtype_beside(x)) if x.dtype == self.row_dtype else y
 
     def to_data_units(self, y: Tensor) -> Tensor:
-        """The inverse of :meth:`to_model_units`; in float64 where rows are."""
+        """The inverse of :meth:`to_model_units`, in :attr:`row_dtype` if that is float64."""
         units = self.unit_layers()
         return forward_through(units, y.double() if any(link.takes_float64 for link in units) else y)
 

@@ -54,7 +54,7 @@ def square_flow(flow: RectangularFlow, train: Rows, seed: int = 0) -> Rectangula
     embeddings = [i for i, layer in enumerate(outer) if isinstance(layer, flows.OrthonormalEmbedding)]
     if not (embeddings and isinstance(flow.ambient, flows.RealNVP)):
         raise ValueError(f"expected couplings in principal directions; got {type(flow.ambient).__name__}")
-    some = take(train, shuffled(len(train), seed)[:_START], flow.device, flow.dtype)
+    some = take(train, shuffled(len(train), seed)[:_START], flow.device, flow.row_dtype)
     shape = outer[embeddings[0]].out_shape
     size = min(prod(shape), len(some) - 1)
     with torch.random.fork_rng([]):
@@ -114,7 +114,7 @@ def log_likelihood_of_square_flow(
     square.cpu()
     for name, rows in sets.items():
         starts = range(0, len(rows), _AT_ONCE)
-        parts = [square_log_prob(square, take(rows, slice(i, i + _AT_ONCE), dtype=square.dtype)) for i in starts]
+        parts = [square_log_prob(square, take(rows, slice(i, i + _AT_ONCE), dtype=square.row_dtype)) for i in starts]
         found[name] = SquareScores(*(torch.cat(each).double().numpy() for each in zip(*parts, strict=True)))
     return found
 

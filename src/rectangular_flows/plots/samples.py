@@ -89,11 +89,12 @@ def write_samples(
 
 
 def _in_double(run: SavedRun) -> bool:
-    """Whether samples take double precision: angles do, models in it, and columns that vary little around a large mean."""
+    """Whether samples take double precision: angles do, models in it, and columns that single precision would spoil."""
     if run.sphere is not None or run.flow.dtype == torch.float64:
         return True
     scaled = [layer for layer in run.flow.unit_layers() if isinstance(layer, Standardise)]
-    return any(bool((layer.steps(torch.float32) < _FEWEST).any()) for layer in scaled)
+    coarse = [(layer.steps(torch.float32) < _FEWEST) | layer.out_of_range(torch.float32) for layer in scaled]
+    return any(bool(columns.any()) for columns in coarse)
 
 
 def _columns(run: SavedRun) -> tuple[str, ...]:

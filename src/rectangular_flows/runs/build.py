@@ -48,6 +48,7 @@ def build_flow(
     dtype: torch.dtype = torch.float32,
     columns: Sequence[str] = (),
     periodic: Sequence[PeriodicColumn] = (),
+    given: torch.dtype | None = None,
 ) -> Model:
     """The flow or atlas that the settings describe, with fresh weights by seed and whatever it takes from the data.
 
@@ -59,6 +60,7 @@ def build_flow(
         dtype: of the flow.
         columns: names of the columns, for messages.
         periodic: those that are angles.
+        given: the type that the rows were given in, where ``train`` has them in a wider one.
 
     Raises:
         ValueError: the settings do not go together, or the dtype cannot tell the values of a column apart.
@@ -109,12 +111,12 @@ def build_flow(
                 charts = [made() for _ in range(count)]
         except AllowanceError as error:
             raise ValueError(f"expected a model that fits this machine; got one of {error}. {_SMALLER}") from error
-        exact = torch.promote_types(take(train, slice(1)).dtype, dtype)  # units are changed in float64
+        given = given or take(train, slice(1)).dtype
         for layer in units:
             if isinstance(layer, flows.Standardise):
                 seen = units[-1].column_of if isinstance(units[-1], flows.Periodic) else range(len(columns))
-                _check_precision(layer, exact, [columns[i] for i in seen] if columns else ())
-        _check_turns(periodic, exact)
+                _check_precision(layer, given, [columns[i] for i in seen] if columns else ())
+        _check_turns(periodic, given)
         charts = [chart.to(dtype) for chart in charts]
         flow: Model = charts[0] if count == 1 else Atlas(charts)
         if chosen.starts_from_data or latent.starts_from_data or count > 1:
@@ -229,6 +231,7 @@ def _units(settings: ModelSettings, train: Rows, periodic: Sequence[PeriodicColu
         flows.Standardise(
             torch.cat((layer.mean.new_tensor(plain), layer.mean[at])),
             torch.cat((layer.scale.new_tensor(plain) + 1, layer.scale[at])),
+            rest=torch.cat((layer.rest.new_tensor(plain), layer.rest[at])),
         )
         for layer in standard
     ]
@@ -244,32 +247,35 @@ def _standardise(train: Rows) -> flows.Standardise:
         total, square = total + part.sum(dim=0), square + part.square().sum(dim=0)
     mean = total / len(train)
     deviation = (square / len(train) - mean.square()).clamp_min(0).sqrt()
-    return flows.Standardise(mean + shift[0], deviation)
+    whole = shift[0] + mean
+    taken = whole - shift[0]
+    rest = (shift[0] - (whole - taken)) + (mean - taken)  # what rounding lost of the sum, exactly
+    return flows.Standardise(whole, deviation, rest=rest)
 
 
 def _check_turns(periodic: Sequence[PeriodicColumn], dtype: torch.dtype) -> None:
-    """Whether numbers of that type can tell the angles of each periodic column apart."""
+    """Whether numbers of the type that rows were given in can tell the angles of each periodic column apart."""
     for found in periodic:
         if torch.finfo(dtype).eps * found.largest > _LEAST_TURN * found.period:
             kind = str(dtype).removeprefix("torch.")
-            wider = "use --dtype float64 (dtype='float64'), or " if dtype == torch.float32 else ""
             raise ValueError(
                 f"column '{found.name}' has values up to {found.largest:.3g}: {kind} cannot tell angles of period "
-                f"{found.period:.6g} apart there. Please {wider}take off whole periods"
+                f"{found.period:.6g} apart there. Please {_wider(dtype)}take off whole periods"
             )
 
 
 def _check_precision(layer: flows.Standardise, dtype: torch.dtype, columns: Sequence[str]) -> None:
-    """Whether numbers of that type can tell the values of each column apart, and hold their squares."""
-    facts = torch.finfo(dtype)
-    coarse = layer.steps(dtype) < _LEAST_STEPS
-    outside = (layer.scale < facts.tiny**0.75) | (layer.mean.abs() + layer.scale > facts.max**0.75)
+    """Whether the type that rows were given in can tell the values of each column apart, and hold their squares."""
+    coarse, outside = layer.steps(dtype) < _LEAST_STEPS, layer.out_of_range(dtype)
     for i in (coarse | outside).nonzero().flatten().tolist():
         name = f"'{columns[i]}'" if columns else str(i + 1)
         spread, centre, kind = float(layer.scale[i]), float(layer.mean[i]), str(dtype).removeprefix("torch.")
-        wider = "use --dtype float64 (dtype='float64'), or " if dtype == torch.float32 else ""
         what = "cannot tell such values apart" if coarse[i] else "has no room for its squares"
         how = f"subtract {centre:.6g} from it" if coarse[i] else "give it in other units"
         raise ValueError(
-            f"column {name} varies by {spread:.3g} around {centre:.9g}: {kind} {what}. Please {wider}{how}"
+            f"column {name} varies by {spread:.3g} around {centre:.9g}: {kind} {what}. Please {_wider(dtype)}{how}"
         )
+
+
+def _wider(dtype: torch.dtype) -> str:
+    return "" if dtype == torch.float64 else "give it in double precision (float64) from the start, or "

@@ -171,18 +171,26 @@ def log_volume_in_units(tangents: Tensor, units: Sequence[Injection], y: Tensor)
 def graded_log_volume(tangents: Tensor) -> Tensor:
     """½ log det TTᵀ in the user's units, (B, K, D) → (B,), for tangents in float64 whose rank was judged in the model's.
 
-    Columns may differ by many orders of magnitude there. With the largest first that costs QR no digits.
+    Columns may differ by many orders of magnitude there. With the largest first, and tangents turned so that none is zero
+    in it but for chance, that costs QR no digits.
     """
     check_jacobian(tangents)
     order = tangents.detach().abs().amax(dim=1, keepdim=True).argsort(dim=2, descending=True)
-    falling = tangents.take_along_dim(order, dim=2)
+    falling = _turned(tangents.take_along_dim(order, dim=2))
     return _plain_log_volume(falling)[0] if in_transform(falling) else _LogVolume.apply(falling)[0]  # type: ignore
 
 
-def split_units(links: list[Injection]) -> tuple[list[Injection], list[Injection]]:
-    """Links, and the trailing ones that change units and are best taken in float64."""
+def _turned(tangents: Tensor) -> Tensor:
+    """By a fixed orthogonal matrix that has nothing to do with them, which changes no volume."""
+    generator, count = torch.Generator("cpu").manual_seed(0), tangents.shape[1]
+    some = torch.randn(count, count, dtype=torch.float64, device="cpu", generator=generator)
+    return torch.linalg.qr(some.to(tangents.device))[0].to(tangents.dtype) @ tangents
+
+
+def split_units(links: list[Injection], tail: Sequence[Injection] = ()) -> tuple[list[Injection], list[Injection]]:
+    """Links, and the trailing ones that change units and are best taken in float64, if they are the last of the flow."""
     cut = len(links)
-    while cut and links[cut - 1].takes_float64:
+    while cut and not tail and links[cut - 1].takes_float64:
         cut -= 1
     return links[:cut], links[cut:]
 

@@ -9,6 +9,8 @@ which costs D − d products instead of d. At d = D nothing is left of B, and th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -25,9 +27,9 @@ def codimension_of(core: list[Injection]) -> int | None:
     return None
 
 
-def codimension_log_volume(core: list[Injection], z: Tensor) -> tuple[Tensor, Tensor]:
-    """(f(z), ½ log det JᵀJ) by the identity above; needs ``codimension_of(core)`` to be a number."""
-    core, units = split_units(core)
+def codimension_log_volume(core: list[Injection], z: Tensor, tail: Sequence[Injection] = ()) -> tuple[Tensor, Tensor]:
+    """(f(z), ½ log det JᵀJ) by the identity above; needs ``codimension_of(core)`` to be a number. A tail may follow."""
+    core, units = split_units(core, tail)
     pad, *square = core
     if not isinstance(pad, Pad):
         raise TypeError(f"expected a padding first; got {type(pad).__name__}")

@@ -65,9 +65,9 @@ class Exact:
         if not core:  # isometric altogether
             return forward_through(tail, z), z.new_zeros(z.shape[:1])
         if self._use_codimension(core, z.shape[-1]):
-            x, L = codimension_log_volume(core, z)
+            x, L = codimension_log_volume(core, z, tail)
         else:
-            core, units = split_units(core)
+            core, units = split_units(core, tail)
             x, tangents = self._tangents(core, z)
             tangents, (L, _, _) = guarded_factors(
                 tangents.flatten(2),
