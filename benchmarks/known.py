@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from rectangular_flows import RectangularFlowEstimator
 from rectangular_flows.data.datasets import dataset
@@ -114,7 +114,7 @@ def judge(name: str, noise: float, seed: int) -> dict[str, Any]:
     found["spread"] = float(np.sqrt(test[0].var(axis=0).mean()))
     found["distance"] = float(np.sqrt(model.reconstruction_error(test[0])).mean())
     samples = model.flow_.sample(TEST, generator=torch.Generator().manual_seed(seed), scatter=False).double().numpy()
-    away, _ = cKDTree(manifold.draw(TRUE, np.random.default_rng(seed + 1_000))[0]).query(samples)
+    away, _ = KDTree(manifold.draw(TRUE, np.random.default_rng(seed + 1_000))[0]).query(samples)
     found["far"] = float((away > FAR * found["spread"]).mean())
     return found
 
