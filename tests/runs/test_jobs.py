@@ -220,13 +220,25 @@ def test_what_a_process_does(monkeypatch):
         patch.setattr(jobs.signal, "signal", handlers.__setitem__)
         patch.setattr(jobs.threading, "Thread", thread)
         patch.setattr(jobs, "outcome_of", lambda job, fresh: (job, fresh))
+        patch.setattr(jobs.warnings, "showwarning", None)  # and back again
         jobs._work("job", True, SimpleNamespace(send=sent.append))
+        assert callable(jobs.warnings.showwarning)
     assert handlers[signal.SIGINT] is signal.SIG_IGN
     with pytest.raises(SystemExit) as stop:
         handlers[signal.SIGTERM](signal.SIGTERM, None)
     assert stop.value.code == 1
     assert threads == [{"target": jobs._stop_with_parent, "daemon": True}, "started"]
     assert sent == [("job", True)]
+
+
+def test_warnings_of_a_job_are_notes_with_its_title(capsys):
+    with jobs.warnings.catch_warnings():
+        jobs.warnings.simplefilter("always")
+        jobs.warnings.showwarning = jobs.notes_of(SimpleNamespace(title="Exact, seed 3"))
+        for text in ("a column\nis gone", "a column\nis gone", "another"):
+            jobs.warnings.warn(text, UserWarning, stacklevel=1)
+    expected = "rnf: note: Exact, seed 3: a column is gone\nrnf: note: Exact, seed 3: another\n"
+    assert capsys.readouterr().err == expected
 
 
 def test_an_orphan_is_told_to_stop(monkeypatch):

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from safetensors import safe_open
 
 from ..errors import NumericalError
 from ..settings import FitSettings, read_preset
+from ..spelling import one_line
 from ..storage.files import write_atomically
 from ..storage.manifest import Stored
 from ..storage.models import WEIGHTS
@@ -215,9 +217,23 @@ def _work(job: Job, fresh: bool, sender: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     threading.Thread(target=_stop_with_parent, daemon=True).start()
+    warnings.showwarning = notes_of(job)
     outcome = outcome_of(job, fresh)
     with contextlib.suppress(BrokenPipeError):  # nobody waits for an orphan
         sender.send(outcome)
+
+
+def notes_of(job: Job) -> Callable[..., None]:
+    """What takes warnings of a run in place of Python: each text once, as a line with the title."""
+    told: set[str] = set()
+
+    def note(message: Warning | str, *_: object, **__: object) -> None:
+        text = one_line(f"rnf: note: {job.title}: {message}")
+        if text not in told:
+            told.add(text)
+            print(text, file=sys.stderr)
+
+    return note
 
 
 def _stop_with_parent() -> None:
