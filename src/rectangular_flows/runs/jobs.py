@@ -231,7 +231,7 @@ def notes_of(job: Job) -> Callable[..., None]:
         text = one_line(f"rnf: note: {job.title}: {message}")
         if text not in told:
             told.add(text)
-            print(text, file=sys.stderr)
+            sys.stderr.write(f"{text}\n")
 
     return note
 
