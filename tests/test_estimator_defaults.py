@@ -60,6 +60,20 @@ def test_a_column_given_twice_counts_once_in_any_unit(factor):
     np.testing.assert_array_equal(*scores)
 
 
+def test_rows_in_single_precision_keep_the_rules_of_columns_left_out():
+    rows = np.random.default_rng(0).normal(size=(200, 3))
+    table = np.c_[rows, np.full(200, 0.1), rows[:, 0] * 1000, rows[:, 0] * 1000]
+    with pytest.warns(LeftOutWarning):
+        model = rnf.RectangularFlowOutlierDetector(latent_dim=2, epochs=2, random_state=0).fit(table)
+    usual = (model.predict(table) == -1).mean()
+    assert abs((model.predict(table.astype(np.float32)) == -1).mean() - usual) < 0.02
+    assert abs((model.predict(table.round(5)) == -1).mean() - usual) < 0.02
+    table[:, 5] += 5_000
+    assert (model.predict(table) == -1).all()
+    drawn = model.sample(50, random_state=0)
+    np.testing.assert_allclose(drawn[:, 4:], 1000 * drawn[:, [0, 0]], rtol=1e-9)
+
+
 def test_digits_that_single_precision_has_lost_are_missed():
     rows = np.random.default_rng(0).normal(size=(150, 3))
     rows[:, 0] = 1.7e9 + 60 * rows[:, 0]

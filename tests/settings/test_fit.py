@@ -109,6 +109,7 @@ REFUSED = {
         0.5,
         "solver = corrected; this run has solver = pcg",
     ),
+    "corrected_tolerance": ({"volume": "stochastic"}, 1e-6, "solver = corrected; this run has solver = direct"),
     "target_error": ({"method": "two-step"}, 0.1, "method = ml; this run has method = two-step"),
     "dual_rate": ({}, 0.1, "a run with target_error; this run has target_error = None. Leave it out"),
     "latent_epochs": ({"latent": "identity"}, 2, "a latent density with weights; this run has latent = identity"),

@@ -97,3 +97,13 @@ def test_layers_may_follow_that_of_units(last, codimension):
         Exact(codimension=codimension)(flow, flow.encode(x))[1].double(), expected, rtol=1e-4, atol=1e-4
     )
     assert torch.isfinite(flow.log_prob(x)).all()
+
+
+def test_volumes_in_units_under_transforms():
+    flow = stretched(5, 3, 0, 9, torch.float64)
+    x = flow.decode(torch.randn(4, 3, dtype=torch.float64)).detach()
+    one_by_one = torch.func.vmap(lambda row: flow.log_prob(row[None])[0])(x)
+    torch.testing.assert_close(one_by_one, flow.log_prob(x))
+    slopes = torch.func.vmap(torch.func.grad(lambda z: flow.log_volume(z[None])[0]))(flow.encode(x))
+    z = flow.encode(x).detach().requires_grad_()
+    torch.testing.assert_close(slopes, torch.autograd.grad(flow.log_volume(z).sum(), z)[0])

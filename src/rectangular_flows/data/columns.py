@@ -1,6 +1,6 @@
 """Which columns of a table a model is trained on: not those that hold one value, nor those that repeat another.
 
-A column repeats another in other units as well: kilometres beside metres, degrees Fahrenheit beside Celsius.
+A column repeats another in other units as well, as kilometres beside metres do.
 """
 
 from __future__ import annotations
@@ -17,22 +17,18 @@ from ..storage.files import parts_of
 from ._files import Array, listing
 
 _LEAST_ROWS, _TRIED = 20, 64  # rows from which columns in other units are looked for, and rows to look at first
-_ROUNDING = 1e-9  # of a column's span, within which it repeats another
+_SAME, _DIGITS = 1e-12, 9  # relative difference of a column in other units, and digits by which it is looked for
+_ROUNDING = 1e-3  # of a column's spread, by which files may round it
 
 
 class InUnits(NamedTuple):
-    """A column as another one in other units."""
+    """A column as another one in other units: a multiple of it."""
 
     other: int
     """Index of that column."""
-    slope: float
-    intercept: float
+    factor: float
     rounding: float
-    """Difference up to which the rule holds."""
-
-    def of(self, rows: Array) -> Array:
-        """The column, from all columns (N, D)."""
-        return np.asarray(self.slope * rows[:, self.other] + self.intercept)
+    """Difference up to which a row keeps the rule."""
 
 
 @dataclass(frozen=True)
@@ -102,9 +98,7 @@ class UsedColumns:
             found = [names[i] for i in self.constant]
             parts.append(f"{listing(found)} {'holds' if len(found) == 1 else 'hold'} one value")
         pairs = [f"'{names[i]}' equals '{names[other]}'" for i, other in self.copies.items()]
-        for i, (other, slope, intercept, _) in self.in_units.items():
-            plus = f" {'+' if intercept > 0 else '−'} {abs(intercept):.6g}" if intercept else ""
-            pairs.append(f"'{names[i]}' is {slope:.6g} × '{names[other]}'{plus}")
+        pairs += [f"'{names[i]}' is {rule.factor:.6g} × '{names[rule.other]}'" for i, rule in self.in_units.items()]
         if pairs:
             parts.append(f"{listing(pairs, mark='')} in every row")
         return "; ".join(parts)
@@ -121,15 +115,17 @@ class UsedColumns:
         whole[:, self.kept] = rows
         for i, value in self.constant.items():
             whole[:, i] = value
-        for i, other in self.copies.items():
-            whole[:, i] = whole[:, other]
         for i, rule in self.in_units.items():
-            whole[:, i] = rule.of(whole)
+            whole[:, i] = rule.factor * whole[:, rule.other]
+        for i, other in self.copies.items():  # of these too
+            whole[:, i] = whole[:, other]
         return whole
 
     def precision(self, kind: Any) -> np.dtype[Any]:
-        """The type of number, as wide as ``kind`` or wider, that has the values of constant columns."""
-        exact = all(float(np.asarray(value, dtype=kind)) == value for value in self.constant.values())
+        """The type of number, as wide as ``kind`` or wider, that has the values of all columns left out."""
+        exact = not self.in_units and all(
+            float(np.asarray(value, dtype=kind)) == value for value in self.constant.values()
+        )
         return np.dtype(kind if exact else np.float64)
 
     def spread(self, values: Array) -> Array:
@@ -149,12 +145,10 @@ class UsedColumns:
             return np.zeros((len(rows), 0))
         expected = [np.full(len(rows), value, dtype=rows.dtype) for value in self.constant.values()]
         expected += [rows[:, other] for other in self.copies.values()]
-        expected += [rule.of(rows) for rule in self.in_units.values()]
+        expected += [rule.factor * rows[:, rule.other] for rule in self.in_units.values()]
         off = np.asarray(rows[:, self.left_out] - np.stack(expected, axis=1), dtype=np.float64)
-        for k, (i, rule) in enumerate(self.in_units.items(), start=len(self.constant) + len(self.copies)):
-            steps = 4 * np.finfo(rows.dtype).eps * (np.abs(rows[:, i]) + abs(rule.intercept))
-            off[np.abs(off[:, k]) <= rule.rounding + steps, k] = 0.0
-        return off
+        least = np.array([0.0] * (len(self.constant) + len(self.copies)) + [r.rounding for r in self.in_units.values()])
+        return np.where(np.abs(off) <= least, 0.0, off)
 
     def listed(self) -> dict[str, Any]:
         """As JSON has it; :meth:`from_list` reads it."""
@@ -217,36 +211,31 @@ class WholeTable:
 
 
 def _in_units(rows: Any, kept: Sequence[int]) -> dict[int, InUnits]:
-    """Of every column that is one before it in other units, how."""
-    count = len(rows)
-    if count < _LEAST_ROWS or len(kept) < 2:
+    """Of every column that is a multiple of one before it, to the last digits, how."""
+    if len(rows) < _LEAST_ROWS or len(kept) < 2:
         return {}
-    low, high = np.full(rows.shape[1], np.inf), np.full(rows.shape[1], -np.inf)
-    for part in parts_of(rows):
-        chunk = np.asarray(rows[part], dtype=np.float64)
-        low, high = np.minimum(low, chunk.min(axis=0)), np.maximum(high, chunk.max(axis=0))
-    span = high - low
-    few = np.stack(
-        [np.asarray(rows[i], dtype=np.float64) for i in np.linspace(0, count - 1, min(count, _TRIED), dtype=int)]
-    )
-    within = (few - low) / np.where(span > 0, span, 1.0)  # 0 to 1; of a falling slope, 1 to 0
+    places = np.linspace(0, len(rows) - 1, min(len(rows), _TRIED), dtype=int)
+    few = np.stack([np.asarray(rows[i], dtype=np.float64) for i in places])
     found: dict[int, InUnits] = {}
-    for j, other in enumerate(kept):
-        later = [i for i in kept[j + 1 :] if i not in found]
-        if other in found or not later:
+    seen: dict[bytes, int] = {}
+    for i in kept:
+        column = few[:, i]
+        at = int(np.abs(column).argmax())
+        if not column[at] or len(np.unique(column)) < 2:  # few rows tell nothing of it
             continue
-        rising = np.abs(within[:, later] - within[:, [other]]).max(axis=0) <= _ROUNDING
-        falling = np.abs(1 - within[:, later] - within[:, [other]]).max(axis=0) <= _ROUNDING
-        for i, up in [(i, bool(r)) for i, r, f in zip(later, rising, falling, strict=True) if r or f]:
-            slope = float(span[i] / span[other]) * (1 if up else -1)
-            intercept, rounding = float(low[i] - slope * (low if up else high)[other]), float(_ROUNDING * span[i])
-            rule = InUnits(other, slope, intercept if abs(intercept) > rounding else 0.0, rounding)
-            if all(
-                bool((np.abs(part[:, i] - rule.of(part)) <= rule.rounding).all())
-                for part in (np.asarray(rows[part], dtype=np.float64) for part in parts_of(rows))
-            ):
-                found[i] = rule
-    return dict(sorted(found.items()))
+        other = seen.setdefault((np.round(column / column[at], _DIGITS) + 0.0).tobytes(), i)
+        if other == i:
+            continue
+        factor = float(column[at] / few[at, other])
+        if all(_multiple(np.asarray(rows[part][:, [other, i]], dtype=np.float64), factor) for part in parts_of(rows)):
+            low, high = np.quantile(column, (0.25, 0.75))
+            found[i] = InUnits(other, factor, _ROUNDING * float(high - low or column.std()))
+    return found
+
+
+def _multiple(pair: Array, factor: float) -> bool:
+    """Whether the second of two columns is a multiple of the first."""
+    return bool((np.abs(pair[:, 1] - factor * pair[:, 0]) <= _SAME * np.abs(pair[:, 1])).all())
 
 
 def _pairs(values: Mapping[int, Any]) -> list[list[Any]]:

@@ -235,7 +235,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """Squared distance of every row from its projection, in the units of X, (N,); infinite where that overflows."""
         values = self._values(X)
         found = self._apply(self.flow_.reconstruction_error, self._as_rows(values).to(self.flow_.row_dtype))
-        return np.nan_to_num(found + self._broken(values).error, nan=np.inf, posinf=np.inf)
+        return np.nan_to_num(found + self._broken(values, X).error, nan=np.inf, posinf=np.inf)
 
     def _coordinates(self, Z: ArrayLike) -> Tensor:
         """Coordinates on the manifold, checked."""
@@ -280,9 +280,11 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         usual = [name for name, score in SCORES.items() if score.applies(self.flow_, calibration)]
         scores = {name: SCORES[name](found, calibration) for name in names or usual}
         unusual = calibration.outlier_score(found) if "p_value" in scores and calibration is not None else None
-        return self._broken(values).added(scores, calibration, unusual)
+        return self._broken(values, X).added(scores, calibration, unusual)
 
-    def _broken(self, values: Array) -> Broken:
+    def _broken(self, values: Array, X: ArrayLike) -> Broken:
+        kind = given_type(X)  # in which the rows have lost digits that the columns left out have
+        values = values if kind is None else values.astype(str(kind).removeprefix("torch."))
         return Broken(WholeTable(tuple(self._names), self._used, self._trained_on or 0), values)
 
     def score_samples(self, X: ArrayLike) -> Array:
@@ -310,7 +312,7 @@ class RectangularFlowEstimator(ClassNamePrefixFeaturesOutMixin, TransformerMixin
         """
         values = self._values(X)
         found: Explanation = explain(self.flow_, self.calibration_, self._as_rows(values), self._used_names)
-        found = self._broken(values).explained(found, self.calibration_)
+        found = self._broken(values, X).explained(found, self.calibration_)
         if not is_frame(X):
             return found
         columns = {"outlier_score": found.score, **found.table(difference=True)}

@@ -76,10 +76,12 @@ class CorrectedIterations(Iterations):
 
     Args:
         corrected_share: share of the rows, drawn at random, on which they are corrected.
+        corrected_tolerance: relative residual on these.
     """
 
     tolerance: float = 0.05
     corrected_share: float = 1 / 16
+    corrected_tolerance: float = 1e-5
 
 
 SOLVERS: dict[str, type] = {
@@ -95,6 +97,7 @@ _SOLVER_ARGUMENTS = {
     "least_iterations": "least",
     "continuation": "keep",
     "corrected_share": "share",
+    "corrected_tolerance": "exact_tol",
 }  # setting → argument of the solver
 
 

@@ -182,9 +182,9 @@ def graded_log_volume(tangents: Tensor) -> Tensor:
 
 def _turned(tangents: Tensor) -> Tensor:
     """By a fixed orthogonal matrix that has nothing to do with them, which changes no volume."""
-    generator, count = torch.Generator("cpu").manual_seed(0), tangents.shape[1]
-    some = torch.randn(count, count, dtype=torch.float64, device="cpu", generator=generator)
-    return torch.linalg.qr(some.to(tangents.device))[0].to(tangents.dtype) @ tangents
+    place = torch.arange(1, tangents.shape[1] + 1, dtype=tangents.dtype, device=tangents.device)
+    scattered = torch.sin(2**0.5 * place[:, None].square() * place)  # no random numbers, which transforms refuse
+    return torch.linalg.qr(scattered)[0] @ tangents
 
 
 def split_units(links: list[Injection], tail: Sequence[Injection] = ()) -> tuple[list[Injection], list[Injection]]:
