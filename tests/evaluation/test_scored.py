@@ -155,7 +155,9 @@ def test_scores_are_the_same_however_many_are_in_memory(saved, tmp_path, monkeyp
 )
 def test_samples_are_written_in_a_type_that_holds_them(mean, scale, double, tmp_path):
     torch.manual_seed(0)
-    units = rnf.flows.Standardise(torch.tensor([0.0, mean, 0.0]).double(), torch.tensor([1.0, scale, 1.0]).double())
+    units = rnf.flows.Standardise(
+        *(torch.tensor([a, b, a], dtype=torch.float64) for a, b in ((0.0, mean), (1.0, scale)))
+    )
     flow = rnf.RectangularFlow(rnf.flows.RealNVP(3, 1), rnf.flows.RealNVP(2, 1), units)
     run = SimpleNamespace(
         flow=flow, sphere=None, whole=None, columns=("a", "b", "c"), levels=Levels(), periodic=(), folder=tmp_path

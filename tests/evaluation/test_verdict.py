@@ -279,6 +279,39 @@ def test_a_column_of_few_values_is_no_fault():
     assert "x1: few distinct values, to which samples are rounded" in str(verdict)
 
 
+@pytest.mark.parametrize(("value", "told"), [(1e3, False), (1e5, True), (1e20, True)])
+@pytest.mark.parametrize("standardised", [False, True])
+def test_columns_swamped_by_a_fill_value(value, told, standardised):
+    rows = table(2000)
+    rows[100, 1] = value
+    outer = []
+    if standardised:
+        mean, scale = torch.from_numpy(rows.mean(axis=0)), torch.from_numpy(rows.std(axis=0))
+        outer = [flows.Standardise(mean, scale)]
+    verdict = measure(flat(2, 3, outer=outer), rows[::2], rows[1::2], ("a", "b", "c"))
+    assert verdict.swamped == (("b",) if told else ())
+    assert ("swamped" in names(verdict)) == told
+    assert Verdict.from_numbers(json.loads(json.dumps(verdict.numbers()))).swamped == verdict.swamped
+    if told:
+        assert verdict.sentences.startswith("Not good: a few values of 'b' lie so far from all others")
+        # rows without that value, of the same model: its scale still says so
+        again = measure(flat(2, 3, outer=outer), np.delete(rows, 100, axis=0)[::2], rows[1::2], ("a", "b", "c"))
+        assert again.swamped == (("b",) if standardised else ())
+
+
+@pytest.mark.parametrize("kind", ["cauchy", "lognormal", "sparse"])
+def test_heavy_tails_swamp_nothing(kind):
+    random = np.random.default_rng(3)
+    heavy = {
+        "cauchy": lambda: random.standard_cauchy(2000),
+        "lognormal": lambda: np.exp(3 * random.normal(size=2000)),
+        "sparse": lambda: (random.random(2000) < 0.003) * 5.0,
+    }[kind]()
+    rows = np.c_[table(2000), heavy]
+    units = flows.Standardise(torch.from_numpy(rows.mean(axis=0)), torch.from_numpy(rows.std(axis=0)))
+    assert measure(flat(3, 4, outer=[units]), rows[::2], rows[1::2]).swamped == ()
+
+
 def test_rounding_goes_to_the_nearest_value():
     rows = np.random.default_rng(0).normal(size=(300, 2))
     rows[:, 0] = np.array([0.0, 1.0, 5.0])[np.arange(300) % 3]

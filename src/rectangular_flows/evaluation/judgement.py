@@ -99,6 +99,18 @@ def _more(share: float, floor: float, allowed: float, count: int) -> bool:
     return share - SIGMAS * error > max(floor, allowed)
 
 
+def _swamped(v: Verdict) -> Fault | None:
+    if not v.swamped:
+        return None
+    named = ", ".join(f"'{name}'" for name in v.swamped[:3]) + (" and others" if len(v.swamped) > 3 else "")
+    what = (
+        f"a few values of {named} lie so far from all others, as fill values do, that the model cannot tell these apart"
+    )
+    return Fault(
+        "swamped", what, "drop the rows that hold them (they have the largest outlier scores), or leave the column out"
+    )
+
+
 def _shape(v: Verdict) -> Fault | None:
     s = v.shape
     if v.kept is None or s is None or not (off_data(v) or torn(v)):
@@ -269,6 +281,7 @@ def _dimensions(count: int) -> str:
 
 
 _RULES: tuple[Callable[[Verdict], Fault | None], ...] = (
+    _swamped,
     _shape,
     _unbent,
     _dimension,

@@ -15,6 +15,7 @@ from ..data.discrete import Levels
 from ..data.rows import Rows, shuffled, take
 from ..densities import ClosedMixture
 from ..errors import NumericalError
+from ..flows import Standardise
 from ..manifold.ambient import unit_log_det
 from ..metrics.arrays import Array
 from ..metrics.dimension import DuplicateRowsWarning, maximum_likelihood
@@ -26,7 +27,7 @@ _KNOWN_ROWS, _HELD_OUT_ROWS, _GRAPH_ROWS, _JACOBIANS = 5_000, 2_000, 1_000, 200
 _TREES, _PLANES, _BEYOND_ERRORS = 40, 500, 2.0
 _OF_MEDIAN = 2.2  # the mean of a squared Gaussian over its median
 _FAR = 2.0  # times the usual distance from known rows
-_KEPT_95 = 0.05
+_KEPT_95, _SWAMPED = 0.05, 0.05
 
 
 @torch.no_grad()
@@ -66,6 +67,7 @@ def measure(
     if images:
         return Verdict(**facts)
     levels = Levels.of(_array(y))
+    facts["swamped"] = tuple(names[i] for i in _swamped(flow, _array(known)))
     facts["rounded"] = tuple(dict.fromkeys(names[flow.column_of[i]] for i in levels.columns))
     draw = torch.Generator().manual_seed(seed)
     on_manifold = _drawn(flow, flow.sample(_GRAPH_ROWS, generator=draw))
@@ -77,6 +79,18 @@ def measure(
         facts["samples"] = _samples(model, mixture, _array(y), _array(y_new), seed)
         facts["density"] = _density(flow, known, new, y, y_new)
     return Verdict(**facts)
+
+
+def _swamped(flow: Model, rows: Array) -> list[int]:
+    """Columns whose central 98 % span next to nothing of their standard deviation, though they vary; in the user's units."""
+    units = flow.unit_layers()
+    deviation = rows.std(axis=0)
+    if len(units) == 1 and isinstance(
+        units[0], Standardise
+    ):  # of all training rows; these may be without those far out
+        deviation = units[0].scale.flatten().cpu().numpy()
+    low, high = np.quantile(rows, (0.01, 0.99), axis=0)
+    return [int(i) for i in np.flatnonzero((high > low) & (high - low < _SWAMPED * deviation))]
 
 
 def _some(flow: Model, rows: Rows, most: int, seed: int) -> Tensor:

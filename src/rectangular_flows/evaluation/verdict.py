@@ -121,6 +121,7 @@ class Verdict:
         angles: whether some columns are angles, which have one chart.
         finished: whether training was; what is judged may else be its start.
         rounded: columns with few distinct values: samples are rounded to these before they are compared.
+        swamped: columns whose scale is that of a few values far out, so that the model sees the others as one.
     """
 
     latent_dim: int
@@ -134,6 +135,7 @@ class Verdict:
     shape: Shape | None = None
     numerics: Numerics | None = None
     rounded: tuple[str, ...] = ()
+    swamped: tuple[str, ...] = ()
     charts: int = 1
     angles: bool = False
     finished: bool = True
@@ -165,7 +167,7 @@ class Verdict:
     def numbers(self) -> dict[str, Any]:
         """All numbers and the judgement, as JSON has them; :meth:`from_numbers` reads them."""
         own: dict[str, Any] = {name: value for name, value in asdict(self).items() if value is not None}
-        own["rounded"] = list(self.rounded)
+        own |= {"rounded": list(self.rounded), "swamped": list(self.swamped)}
         return {**own, "good": self.good, "faults": [fault.name for fault in self.faults], "text": self.sentences}
 
     @classmethod
@@ -173,7 +175,8 @@ class Verdict:
         """What :meth:`numbers` wrote."""
         known = {f.name: numbers[f.name] for f in fields(cls) if f.name in numbers}
         parts = {name: part(**_numbers(known[name])) for name, part in _PARTS.items() if name in known}
-        return cls(**{**known, **parts, "rounded": tuple(known.get("rounded", ()))})
+        names = {name: tuple(known.get(name, ())) for name in ("rounded", "swamped")}
+        return cls(**{**known, **parts, **names})
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
