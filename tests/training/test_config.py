@@ -5,7 +5,7 @@ import pytest
 
 from rectangular_flows import TrainingConfig
 from rectangular_flows.kinds import Table, make
-from rectangular_flows.training.config import build_volume, describe_volume
+from rectangular_flows.training.volumes import build_volume, describe_volume
 from rectangular_flows.volume import CG, PCG, Corrected, Direct, Exact, RouletteCG, Stochastic
 
 
