@@ -117,6 +117,16 @@ def test_columns_in_other_units(monkeypatch, chunk):
     assert UsedColumns.of(rows[:19, :6]).all  # of few rows that may be chance
 
 
+@pytest.mark.parametrize("written", [lambda x: float(f"{x:.6g}"), np.float16, np.float32])
+def test_rounded_heavy_tails_keep_the_rule(written):
+    a = np.exp(2 * np.random.default_rng(0).normal(size=1000))
+    table = np.c_[a, np.random.default_rng(1).normal(size=1000), 1.609344 * a]
+    used = UsedColumns.of(table)
+    assert used.kept == [0, 1]
+    kind = np.dtype(written) if isinstance(written, type) else np.float64
+    assert not used.off(np.vectorize(written)(table).astype(kind)).any()
+
+
 def test_unrelated_columns_that_share_a_fill_value_are_not_each_other_in_units():
     rows = np.random.default_rng(0).normal(size=(300, 3))
     rows[7, :2] = 9.96921e36

@@ -299,15 +299,27 @@ def test_columns_swamped_by_a_fill_value(value, told, standardised):
         assert again.swamped == (("b",) if standardised else ())
 
 
-@pytest.mark.parametrize("kind", ["cauchy", "lognormal", "sparse"])
-def test_heavy_tails_swamp_nothing(kind):
-    random = np.random.default_rng(3)
+@pytest.mark.parametrize("share", [0.0007, 0.005, 0.015, 0.05])
+def test_columns_swamped_by_many_fill_values(share):
+    random = np.random.default_rng(1)
+    rows = table(3000)
+    rows[random.random(3000) < share, 2] = -999999
+    units = flows.Standardise(torch.from_numpy(rows.mean(axis=0)), torch.from_numpy(rows.std(axis=0)))
+    assert measure(flat(2, 3, outer=[units]), rows[::2], rows[1::2]).swamped == ("x3",)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kind", ["cauchy", "lognormal", "sparse", "rare", "events"])
+def test_heavy_tails_swamp_nothing(kind, seed):
+    random = np.random.default_rng(seed)
     heavy = {
-        "cauchy": lambda: random.standard_cauchy(2000),
-        "lognormal": lambda: np.exp(3 * random.normal(size=2000)),
-        "sparse": lambda: (random.random(2000) < 0.003) * 5.0,
+        "cauchy": lambda: random.standard_cauchy(1500),
+        "lognormal": lambda: np.exp(3 * random.normal(size=1500)),
+        "sparse": lambda: (random.random(1500) < 0.003) * 5.0,
+        "rare": lambda: (random.random(1500) < 0.01) * random.exponential(size=1500),
+        "events": lambda: (random.random(1500) < 0.012) * np.exp(2 * random.normal(size=1500)),
     }[kind]()
-    rows = np.c_[table(2000), heavy]
+    rows = np.c_[table(1500), heavy]
     units = flows.Standardise(torch.from_numpy(rows.mean(axis=0)), torch.from_numpy(rows.std(axis=0)))
     assert measure(flat(3, 4, outer=[units]), rows[::2], rows[1::2]).swamped == ()
 

@@ -19,6 +19,7 @@ from ._files import Array, listing
 _LEAST_ROWS, _TRIED = 20, 64  # rows from which columns in other units are looked for, and rows to look at first
 _SAME, _DIGITS = 1e-12, 9  # relative difference of a column in other units, and digits by which it is looked for
 _ROUNDING = 1e-3  # of a column's spread, by which files may round it
+_DIGITS_OF_FILES = 5e-6  # of a value, likewise: %.6g
 
 
 class InUnits(NamedTuple):
@@ -147,7 +148,10 @@ class UsedColumns:
         expected += [rows[:, other] for other in self.copies.values()]
         expected += [rule.factor * rows[:, rule.other] for rule in self.in_units.values()]
         off = np.asarray(rows[:, self.left_out] - np.stack(expected, axis=1), dtype=np.float64)
-        least = np.array([0.0] * (len(self.constant) + len(self.copies)) + [r.rounding for r in self.in_units.values()])
+        least = np.zeros_like(off)
+        steps = max(_DIGITS_OF_FILES, 4 * float(np.finfo(rows.dtype).eps))
+        for k, (i, rule) in enumerate(self.in_units.items(), start=len(self.constant) + len(self.copies)):
+            least[:, k] = np.maximum(rule.rounding, steps * np.abs(rows[:, i].astype(np.float64)))
         return np.where(np.abs(off) <= least, 0.0, off)
 
     def listed(self) -> dict[str, Any]:
@@ -226,7 +230,8 @@ def _in_units(rows: Any, kept: Sequence[int]) -> dict[int, InUnits]:
         other = seen.setdefault((np.round(column / column[at], _DIGITS) + 0.0).tobytes(), i)
         if other == i:
             continue
-        factor = float(column[at] / few[at, other])
+        with np.errstate(over="ignore"):
+            factor = float(column[at] / few[at, other])
         if all(_multiple(np.asarray(rows[part][:, [other, i]], dtype=np.float64), factor) for part in parts_of(rows)):
             low, high = np.quantile(column, (0.25, 0.75))
             found[i] = InUnits(other, factor, _ROUNDING * float(high - low or column.std()))

@@ -206,12 +206,6 @@ class Scatter(Described, nn.Module):
         flat = y.flatten(1)
         return ((flat >= self.low) & (flat <= self.high)).all(dim=1)
 
-    @torch.no_grad()
-    def narrow(self, low: Tensor, high: Tensor) -> None:
-        """Let samples lie between these bounds too, in the model's units, (D,) each; an infinite one is none."""
-        self.low.copy_(torch.maximum(self.low, low.to(self.low)))
-        self.high.copy_(torch.minimum(self.high, high.to(self.high)))
-
     def to_edge(self, y: Tensor) -> Tensor:
         """Rows in the model's units, moved to where :meth:`inside` holds."""
         return y.flatten(1).clamp(self.low, self.high).view_as(y)

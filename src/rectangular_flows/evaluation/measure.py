@@ -27,7 +27,8 @@ _KNOWN_ROWS, _HELD_OUT_ROWS, _GRAPH_ROWS, _JACOBIANS = 5_000, 2_000, 1_000, 200
 _TREES, _PLANES, _BEYOND_ERRORS = 40, 500, 2.0
 _OF_MEDIAN = 2.2  # the mean of a squared Gaussian over its median
 _FAR = 2.0  # times the usual distance from known rows
-_KEPT_95, _SWAMPED = 0.05, 0.05
+_KEPT_95 = 0.05
+_SWAMPED, _GAP, _FEW = 0.1, 100.0, 0.1  # share of a deviation; width of a gap beside what it parts; share beyond it
 
 
 @torch.no_grad()
@@ -82,15 +83,27 @@ def measure(
 
 
 def _swamped(flow: Model, rows: Array) -> list[int]:
-    """Columns whose central 98 % span next to nothing of their standard deviation, though they vary; in the user's units."""
+    """Columns whose values, but for a few across a wide gap, span next to nothing of their standard deviation.
+
+    In the user's units. Heavy tails have no such gaps, and where the others are all alike there is nothing to tell apart.
+    """
     units = flow.unit_layers()
     deviation = rows.std(axis=0)
     if len(units) == 1 and isinstance(
         units[0], Standardise
     ):  # of all training rows; these may be without those far out
         deviation = units[0].scale.flatten().cpu().numpy()
-    low, high = np.quantile(rows, (0.01, 0.99), axis=0)
-    return [int(i) for i in np.flatnonzero((high > low) & (high - low < _SWAMPED * deviation))]
+    found = []
+    for i, column in enumerate(np.sort(rows, axis=0).T):
+        gaps = np.diff(column)
+        at = int(gaps.argmax()) + 1
+        most = max(column[:at], column[at:], key=len)
+        span = most[-1] - most[0]
+        alone = len(most) >= (1 - _FEW) * len(column) and gaps[at - 1] > _GAP * span
+        span = span if alone else column[-1] - column[0]
+        if 0 < span < _SWAMPED * deviation[i]:
+            found.append(i)
+    return found
 
 
 def _some(flow: Model, rows: Rows, most: int, seed: int) -> Tensor:

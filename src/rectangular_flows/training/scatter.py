@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import torch
 from torch import Tensor
 
 from ..atlas import Model
@@ -53,16 +52,4 @@ def fit_scatter(
     except NumericalError as error:
         warn(ScatterWarning, f"no density in R^D was fitted: {error}")
         return False
-    if flow.kind == "table" and not flow.angles:
-        low, high = _zeros(flow, rows)
-        for chart in flow.charts:
-            if chart.scatter is not None:
-                chart.scatter.narrow(low, high)
     return True
-
-
-def _zeros(flow: Model, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Where zero is for columns of one sign, in the model's units: least values, and largest ones; (D,) each."""
-    zero = flow.to_model_units(torch.zeros_like(x[:1]))[0]
-    none = torch.full_like(zero, torch.inf)
-    return torch.where(x.amin(dim=0) >= 0, zero, -none), torch.where(x.amax(dim=0) <= 0, zero, none)
