@@ -308,6 +308,15 @@ def test_columns_swamped_by_many_fill_values(share):
     assert measure(flat(2, 3, outer=[units]), rows[::2], rows[1::2]).swamped == ("x3",)
 
 
+@pytest.mark.parametrize(("share", "told"), [(0.08, True), (0.3, False)])
+def test_values_far_apart_are_two_pieces_where_they_are_many(share, told):
+    random = np.random.default_rng(1)
+    rows = table(3000)
+    rows[random.random(3000) < share, 2] += 1e5
+    units = flows.Standardise(torch.from_numpy(rows.mean(axis=0)), torch.from_numpy(rows.std(axis=0)))
+    assert measure(flat(2, 3, outer=[units]), rows[::2], rows[1::2]).swamped == (("x3",) if told else ())
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kind", ["cauchy", "lognormal", "sparse", "rare", "events"])
 def test_heavy_tails_swamp_nothing(kind, seed):
