@@ -74,6 +74,17 @@ def test_rows_in_single_precision_keep_the_rules_of_columns_left_out():
     np.testing.assert_allclose(drawn[:, 4:], 1000 * drawn[:, [0, 0]], rtol=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_usual_rows_of_few_with_a_column_of_two_values_are_usual(seed):
+    """The density is of rows with noise in such columns, and so are those that it is compared with."""
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(500, 3))
+    rows[:, 2] = rows[:, 2] > 0
+    model = rnf.RectangularFlowOutlierDetector(latent_dim=2, epochs=4, random_state=0).fit(rows[:200])
+    assert (model.predict(rows[200:]) == -1).mean() <= 0.2
+    assert 0.3 < np.median(model.p_value(rows[200:])) < 0.7
+
+
 def test_digits_that_single_precision_has_lost_are_missed():
     rows = np.random.default_rng(0).normal(size=(150, 3))
     rows[:, 0] = 1.7e9 + 60 * rows[:, 0]

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import ArrayLike
 
 from ..atlas import Atlas, Model
+from ..data.discrete import dequantised, discrete_steps
 from ..data.rows import Rows, shuffled, take
 from ..densities.scatter import FEW_HELD_OUT, Scatter
 from ..errors import NumericalError
@@ -251,15 +252,18 @@ def calibrate(flow: Model, validation: Rows, train: Rows | None = None, most: in
     known = take(train, some, flow.device, flow.row_dtype)
     if isinstance(flow, Atlas) or len(held_out) >= FEW_HELD_OUT or flow.scatter.columns is not None:
         return Calibration.of(score_rows(flow, held_out), _reference(flow, known))
+    steps = discrete_steps(known.cpu())
+    noisy = torch.cat([dequantised(known, steps, 0), held_out])  # as the density was fitted: see training/scatter.py
     known = torch.cat([known, held_out])
     found, at, reference = score_rows(flow, known), flow.coordinates(known), _reference(flow, known)
     values = found.smooth_log_prob.clone()
     unit = values - flow.scatter.log_prob(at, smooth=True).cpu()
+    near = flow.coordinates(noisy) if bool((steps > 0).any()) else at
     count = min(_FOLDS, len(known))
     folds = torch.arange(len(known)) % count
     for fold in range(count if count >= _LEAST_FOLDS else 0):
         inside = folds == fold
-        scatter = Scatter.fitted(at[~inside], at[inside], flow.scatter.latent_dim, like=flow.scatter)
+        scatter = Scatter.fitted(near[~inside], near[inside], flow.scatter.latent_dim, like=flow.scatter)
         values[inside] = scatter.log_prob(at[inside]).cpu() + unit[inside]
     distance = neighbour_distance(reference, reference, themselves=True)
     return Calibration.of(replace(found, smooth_log_prob=as_held_out(values, len(held_out))), reference, distance)

@@ -31,11 +31,8 @@ from .stochastic import Stochastic
 
 _LEAST_PROBED = 16  # d from which probes are weighed: below, they save little of a step
 _ITERATIONS = 30  # most of conjugate gradients, then direct
-_TOLERANCE, _CORRECTED, _EXACT = (
-    0.05,
-    1 / 16,
-    1e-4,
-)  # of conjugate gradients; share of the rows where they go on to the last
+_TOLERANCE, _EXACT = 0.05, 1e-4  # at which conjugate gradients stop; and on the share of the rows that follows
+_CORRECTED = 1 / 16
 _BACKWARD = 3.0  # passes of a vector that carries a gradient: one forward, two backward
 _CALL = 2**15  # scalars that a pass takes as long as, however few it has
 
